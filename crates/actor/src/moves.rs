@@ -95,18 +95,18 @@ impl Core {
         self.realm::<M>().1.parts = Some(Box::new(Parts { of, costs }));
     }
 
-    /// What entities that take `M` have cost here since the shard began, by part. A message costs 1,
-    /// or as many microseconds as it took.
+    /// What entities that take `M` have cost here since the shard began, by part. A message costs
+    /// 1, or as many microseconds as it took.
     pub fn costs<M: Send + 'static>(&mut self) -> Vec<u64> {
         let parts = self.realm::<M>().1.parts.as_ref();
         parts.map_or_else(Vec::new, |parts| parts.costs.clone())
     }
 
-    /// Moves the entities of a part ([`crate::Shard::set_parts`]), which are loaded here, to another
-    /// shard, and everything that is on its way to them. `leave` makes the locators of all shards
-    /// say that they are there, and coming; `arrive`, on that shard, that they are there. All
-    /// entities of which the locators say so move, loaded or not; one move to a shard at a time.
-    /// Returns how many were loaded.
+    /// Moves the entities of a part ([`crate::Shard::set_parts`]), which are loaded here, to
+    /// another shard, and everything that is on its way to them. `leave` makes the locators of all
+    /// shards say that they are there, and coming; `arrive`, on that shard, that they are there.
+    /// All entities of which the locators say so move, loaded or not; one move to a shard at a
+    /// time. Returns how many were loaded.
     ///
     /// # Errors
     /// How many of them may not move: nothing was done.
@@ -157,9 +157,9 @@ impl Core {
         }
     }
 
-    /// Ends the entities of a part if all of them may move, with no crash counted: `leave` is called
-    /// before the first of them ends, so that what is left in their mailboxes is led on. Returns
-    /// their names.
+    /// Ends the entities of a part if all of them may move, with no crash counted: `leave` is
+    /// called before the first of them ends, so that what is left in their mailboxes is led on.
+    /// Returns their names.
     fn leave_entities<M: Send + 'static>(
         &mut self,
         part: u16,

@@ -84,8 +84,8 @@ impl Shard {
         self.core.set_class(class);
     }
 
-    /// Says where entities that take `M` are at home; without it, all are here. Asked only for those
-    /// that are not loaded.
+    /// Says where entities that take `M` are at home; without it, all are here. Asked only for
+    /// those that are not loaded.
     pub fn set_locator<M: Send + 'static>(
         &mut self,
         locator: impl Fn(&Name) -> Whereabouts + 'static,

@@ -527,8 +527,8 @@ pub(crate) enum RangeCommand {
         #[command(flatten)]
         place: Place,
     },
-    /// Move a range to another shard while its clients are at work. It stays where it is if somebody
-    /// would notice.
+    /// Move a range to another shard while its clients are at work. It stays where it is if
+    /// somebody would notice.
     Move {
         /// Its number, from 0; or name@domain, for the range that this account or room is in.
         range: String,

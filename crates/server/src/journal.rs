@@ -105,8 +105,8 @@ struct Queue {
     /// Actors that were sent word of failed appends and have not heard all of it: how many words
     /// are on their way. What they append meanwhile is built on state that never came to be.
     unheard: FxHashMap<Addr<UserMsg>, u32>,
-    /// Ranges that have moved to another shard, until an entity of theirs is loaded here again: their
-    /// accounts may be loaded there.
+    /// Ranges that have moved to another shard, until an entity of theirs is loaded here again:
+    /// their accounts may be loaded there.
     left: FxHashSet<RangeId>,
     /// In which entities are loaded. Absent from the end of one until the next entity is.
     tenures: FxHashMap<RangeId, Tenure>,

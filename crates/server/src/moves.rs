@@ -23,7 +23,7 @@ use telemetry::Counter;
 pub(crate) use evenly::even_out;
 
 use crate::home::Home;
-use crate::limits::{MOVE_PATIENCE, MOVE_RECORDS_EVERY, MOVE_RETRY};
+use crate::limits::{MOVE_PATIENCE, MOVE_PAUSE, MOVE_RETRY, MOVE_TRIES};
 use crate::message::UserMsg;
 
 /// The name of a shard's mover, by which others find it.
@@ -150,7 +150,7 @@ impl Mover {
                     return Err((one, Stays::InUse(never)));
                 }
                 let tries = one.since.map_or(0, |(_, tries)| tries);
-                if tries.is_multiple_of(MOVE_RECORDS_EVERY) {
+                if tries.is_multiple_of(MOVE_TRIES) {
                     core.tell_entities(range.index(), || UserMsg::Leaves);
                 }
                 Err((one, Stays::Busy(soon)))
@@ -198,7 +198,10 @@ impl Mover {
                 return one.answer(Err(why), cx.core());
             }
             one.since = Some((since, tries + 1));
-            let pause = MOVE_RETRY + MOVE_RETRY * tries / 4;
+            let pause = match tries % MOVE_TRIES {
+                last if last + 1 == MOVE_TRIES => MOVE_PAUSE,
+                other => MOVE_RETRY * 2_u32.pow(other),
+            };
             cx.send_after(pause, MoverMsg::Move(one));
         }
     }

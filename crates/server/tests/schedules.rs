@@ -252,8 +252,8 @@ impl Inside {
         self.sim().journal().release(count)
     }
 
-    /// Moves the range of an account, or of what bystanders have, now and then: among other work, so
-    /// that it has something under way or has not.
+    /// Moves the range of an account, or of what bystanders have, now and then: among other work,
+    /// so that it has something under way or has not.
     fn move_a_range(&mut self) {
         let Some(moves) = &mut self.moves else { return };
         if moves.u8(..8) > 0 {

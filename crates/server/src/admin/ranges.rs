@@ -79,7 +79,8 @@ fn stays(why: Stays) -> String {
         Stays::Another => "another range is on its way: try again".to_owned(),
         Stays::Busy(count) => format!(
             "the range stays, as if nothing had been asked: whenever it was looked at, some of its \
-             accounts, rooms and services had something under way ({count} the last time); try again"
+             accounts, rooms and services had something under way ({count} the last time); try \
+             again"
         ),
         Stays::InUse(count) => format!(
             "the range stays: {count} of its accounts have clients whose streams cannot be resumed \

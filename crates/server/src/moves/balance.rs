@@ -1,6 +1,6 @@
 //! Which range moves to which shard by itself, so that the shards of a node are about equally busy.
-//! Owns the decision: figures of one look in, at most one move out. Deliberately not here: how it is
-//! measured, and the move itself.
+//! Owns the decision: figures of one look in, at most one move out. Deliberately not here: how it
+//! is measured, and the move itself.
 //!
 //! | seen | then |
 //! |---|---|
@@ -20,7 +20,8 @@ use crate::options::Balance;
 /// What one look has found.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Seen {
-    /// The share of its time that each shard worked, from 0 to 1; `None` of one that did not answer.
+    /// The share of its time that each shard worked, from 0 to 1; `None` of one that did not
+    /// answer.
     pub(crate) shards: Vec<Option<f64>>,
     /// Where each range is, and its part of that share, by range.
     pub(crate) ranges: Vec<(ShardId, f64)>,

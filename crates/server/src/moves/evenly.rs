@@ -1,6 +1,6 @@
-//! The thread that has ranges move by themselves: it asks every shard now and then what it has to do,
-//! and the mover of a shard to let a range go. Owns what is measured; what should move is decided in
-//! `balance`.
+//! The thread that has ranges move by themselves: it asks every shard now and then what it has to
+//! do, and the mover of a shard to let a range go. Owns what is measured; what should move is
+//! decided in `balance`.
 
 use std::thread;
 

@@ -531,8 +531,8 @@ impl User {
         missed_presence: bool,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        // News of a room that came before was for nobody, if nothing is recorded of what the session
-        // has of that room.
+        // News of a room that came before was for nobody, if nothing is recorded of what the
+        // session has of that room.
         self.members_may_change();
         let managed = self.sessions[at].managed.as_mut();
         if let Some(rooms) = managed.and_then(|managed| managed.rooms.as_mut()) {

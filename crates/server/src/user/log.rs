@@ -382,8 +382,8 @@ impl User {
         }
     }
 
-    /// The account is about to go on on another shard: what is recorded late, because little would be
-    /// lost with it, is recorded now.
+    /// The account is about to go on on another shard: what is recorded late, because little would
+    /// be lost with it, is recorded now.
     pub(super) fn record_all(&mut self, cx: &mut Context<'_, UserMsg>) {
         if !self.is_registered() || self.log.is_none() {
             return;

@@ -58,8 +58,9 @@ fn main() -> ExitCode {
         }
     };
     println!(
-        "{} seeds: {} kills, {} crashes of actors, {} moves of ranges ({} more stayed), {} messages \
-         ({} acknowledged, {} deliveries, {} refused) by {} devices in {} sessions; {} failed",
+        "{} seeds: {} kills, {} crashes of actors, {} moves of ranges ({} more stayed), {} \
+         messages ({} acknowledged, {} deliveries, {} refused) by {} devices in {} sessions; {} \
+         failed",
         summary.seeds,
         summary.kills,
         summary.actors,
