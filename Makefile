@@ -147,7 +147,7 @@ OCCUPANTS := $(CARGO) run --quiet --package testkit --bin occupants --
 
 history: build ## A short run of the history checker: a server that is killed.
 	$(HISTORY) --seeds $(HISTORY_SEEDS) $(HISTORY_ROOMS) \
-	  --faults kills,cuts,stops,amnesia,unsynced,actors
+	  --faults kills,cuts,stops,amnesia,unsynced,actors,moves
 
 history-cluster: build $(NATS) ## The same over the nodes of a cluster, for a minute.
 	$(HISTORY) --cluster all --rooms --seeds $(CLUSTER_SEEDS)
@@ -156,7 +156,7 @@ disks: build ## SEEDS of a server that is killed, and whose disk is full or fail
 	$(HISTORY) --seeds $(SEEDS) --seed $(SEED) --faults all
 
 tiny: build ## SEEDS of a server that is killed, with bounds as small as they can be configured.
-	$(HISTORY) --tiny --seeds $(SEEDS) --seed $(SEED) --faults kills,cuts,stops,amnesia,unsynced
+	$(HISTORY) --tiny --seeds $(SEEDS) --seed $(SEED) --faults kills,cuts,stops,amnesia,unsynced,moves
 
 crowd: build ## A room of 200 occupants for some seconds, and a server that is killed.
 	$(OCCUPANTS) --occupants 200 --seconds 8 --kills 1 --flaps 3000
@@ -168,7 +168,7 @@ occupants: ## A room of 2,000, half of them over flapping links, and a release b
 chaos: ## A long run: SEEDS=1000 kills a release build at least 1,000 times.
 	$(CARGO) build --release --package roost
 	ROOST_BIN=$(TARGET)/release/roost $(HISTORY) --seeds $(SEEDS) --seed $(SEED) $(HISTORY_ROOMS) \
-	  --faults kills,cuts,stops,amnesia,unsynced,actors
+	  --faults kills,cuts,stops,amnesia,unsynced,actors,moves
 
 chaos-cluster: $(NATS) ## The same over nodes of a cluster and its engine, which die or are cut off.
 	$(CARGO) build --release --package roost

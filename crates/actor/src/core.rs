@@ -203,6 +203,9 @@ impl Core {
         let mut slot = Slot::new(actor, None);
         slot.flags.queued = true;
         slot.flags.entity = slot.actor.is_none();
+        if let (Some(parts), Some(name), true) = (&realm.parts, name, slot.flags.entity) {
+            slot.part = (parts.of)(name);
+        }
         let key = realm.slots.insert(slot);
         if let Some(name) = name {
             realm.bind(key, Name::clone(name));

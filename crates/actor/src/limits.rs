@@ -35,6 +35,10 @@ pub const BATCH_MAX: usize = 256;
 /// Messages of one type that wait for room at one other shard; one more comes back to its sender.
 pub const OUTGOING_MAX: usize = 8_192;
 
+/// Messages that wait for entities of one type which come from another shard; one more is refused
+/// as by a full mailbox.
+pub const COMING_MAX: usize = 65_536;
+
 /// Cost that one actor may spend before the next in the run queue has its turn. A message costs 1.
 pub const ACTOR_BUDGET: u32 = 64;
 

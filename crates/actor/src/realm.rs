@@ -18,6 +18,7 @@ use crate::core::Core;
 use crate::limits::MAILBOX_MAX;
 use crate::link::Batch;
 use crate::mailbox::{Arena, Lane, NONE};
+use crate::moves::{Coming, Leave, Locator};
 use crate::quarantine::Crashes;
 use crate::traits::{Actor, EntityClass, Refused};
 use crate::types::{ActorId, MonitorId, Name, Reason, ShardId, Signal};
@@ -28,6 +29,10 @@ pub(crate) trait AnyActor<M> {
     fn handle(&mut self, msg: M, cx: &mut Context<'_, M>);
     fn signal(&mut self, signal: Signal, cx: &mut Context<'_, M>);
     fn stopped(&mut self, reason: &Reason, cx: &mut Context<'_, M>);
+    /// Whether it may end now to be made again on another shard.
+    fn may_move(&self) -> Leave {
+        Leave::Never
+    }
     /// Something comes back that the actor's holder sent out.
     fn resume(&mut self, value: Box<dyn Any + Send>, cx: &mut Context<'_, M>) {
         let _ = (value, cx);
@@ -51,6 +56,10 @@ impl<A: Actor> AnyActor<A::Msg> for Holder<A> {
 
     fn stopped(&mut self, reason: &Reason, cx: &mut Context<'_, A::Msg>) {
         self.0.stopped(reason, cx);
+    }
+
+    fn may_move(&self) -> Leave {
+        self.0.may_move()
     }
 }
 
@@ -118,7 +127,19 @@ pub(crate) struct Slot<M> {
     pub(crate) handled: u32,
     pub(crate) cost: u32,
     pub(crate) flags: Flags,
+    /// Which part of the load it belongs to ([`Parts`]).
+    pub(crate) part: u16,
 }
+
+/// How the cost of entities is told apart.
+pub(crate) struct Parts {
+    pub(crate) of: Box<dyn Fn(&Name) -> u16>,
+    /// Of each part, since the shard began.
+    pub(crate) costs: Vec<u64>,
+}
+
+/// Of none.
+const NO_PART: u16 = u16::MAX;
 
 impl<M> Slot<M> {
     pub(crate) fn new(actor: Option<Box<dyn AnyActor<M>>>, name: Option<Name>) -> Self {
@@ -136,6 +157,7 @@ impl<M> Slot<M> {
             handled: 0,
             cost: 0,
             flags: Flags::default(),
+            part: NO_PART,
         }
     }
 
@@ -153,7 +175,12 @@ impl<M> Slot<M> {
 
 pub(crate) enum Target {
     Actor(Key),
-    Name { name: Name, activate: bool },
+    Name {
+        name: Name,
+        activate: bool,
+        /// It was sent to the shard where the entity was before.
+        is_led: bool,
+    },
 }
 
 /// A message on its way to another shard.
@@ -213,6 +240,12 @@ pub(crate) struct Realm<M> {
     pub(crate) class: Option<Box<dyn AnyClass<M>>>,
     pub(crate) has_class: bool,
     pub(crate) crashes: Crashes,
+    /// Where entities are that are not loaded; without it they are all here.
+    pub(crate) locator: Option<Locator>,
+    /// What waits for those that come from another shard. Absent while none do.
+    pub(crate) coming: Option<Box<Coming<M>>>,
+    /// How the cost of entities is told apart, if it is.
+    pub(crate) parts: Option<Box<Parts>>,
     /// Members by group. Shared with publications under way, copied when changed meanwhile.
     pub(crate) groups: FxHashMap<Name, Rc<Vec<Key>>>,
     /// Messages for each other shard.
@@ -237,8 +270,20 @@ impl<M> Realm<M> {
             class: None,
             has_class: false,
             crashes: Crashes::default(),
+            locator: None,
+            coming: None,
+            parts: None,
             groups: FxHashMap::default(),
             outgoing: Vec::new(),
+        }
+    }
+
+    /// Notes what an entity has cost.
+    #[inline]
+    pub(crate) fn note_cost(&mut self, part: u16, cost: u32) {
+        let parts = self.parts.as_mut();
+        if let Some(sum) = parts.and_then(|parts| parts.costs.get_mut(usize::from(part))) {
+            *sum += u64::from(cost);
         }
     }
 

@@ -210,11 +210,13 @@ fn put_back<M: Send + 'static>(
     }
     slot.handled = slot.handled.saturating_add(handled);
     slot.cost = slot.cost.saturating_add(cost);
-    let (handled, cost) = (slot.handled, slot.cost);
+    let part = slot.part;
+    let (handled, cost, spent) = (slot.handled, slot.cost, cost);
     if slot.is_runnable() && !slot.flags.queued {
         slot.flags.queued = true;
         core.run.push_back((id, key));
     }
+    realm.note_cost(part, spent);
     let who = core.actor_id(id, key);
     core.tops.note_run(who, handled, cost);
 }

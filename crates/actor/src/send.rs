@@ -13,6 +13,7 @@ use crate::core::{Core, realm_of};
 use crate::limits::{BATCH_MAX, OUTGOING_MAX, PRIORITY_MAX};
 use crate::link::{Call, Parcel};
 use crate::mailbox::Item;
+use crate::moves::Whereabouts;
 use crate::realm::{BatchOf, Envelope, Slot, Target};
 use crate::traits::Refused;
 use crate::types::{Addr, Name, SendError, ShardId};
@@ -24,6 +25,10 @@ pub(crate) enum NotThere {
     Quarantined,
     /// At the bound of actors.
     NoRoom,
+    /// Another shard is its home.
+    Moved(ShardId),
+    /// This shard is its home soon.
+    Coming,
 }
 
 impl Core {
@@ -158,6 +163,7 @@ impl Core {
             let to = Target::Name {
                 name: Name::clone(name),
                 activate,
+                is_led: false,
             };
             return self.send_away(
                 shard,
@@ -172,12 +178,37 @@ impl Core {
             Ok((id, key)) => self.put(id, key, msg, false),
             Err(NotThere::Absent) => Err(SendError::Gone(msg)),
             Err(NotThere::Quarantined | NotThere::NoRoom) => Err(SendError::Full(msg)),
+            Err(NotThere::Moved(shard)) => self.lead_on(shard, name, msg, activate),
+            Err(NotThere::Coming) => {
+                let id = self.realm_id::<M>();
+                self.park(id, name, msg, (activate, false))
+            }
         }
+    }
+
+    /// Sends a message after its entity, which has moved.
+    fn lead_on<M: Send + 'static>(
+        &mut self,
+        shard: ShardId,
+        name: &Name,
+        msg: M,
+        activate: bool,
+    ) -> Result<(), SendError<M>> {
+        let envelope = Envelope {
+            to: Target::Name {
+                name: Name::clone(name),
+                activate,
+                is_led: true,
+            },
+            priority: false,
+            msg,
+        };
+        self.send_away(shard, envelope)
     }
 
     /// The actor of a name; an entity that is not loaded gets a mailbox at once and is activated
     /// when it comes to run.
-    fn locate<M: Send + 'static>(
+    pub(crate) fn locate<M: Send + 'static>(
         &mut self,
         name: &Name,
         activate: bool,
@@ -186,6 +217,11 @@ impl Core {
         let (id, realm) = self.realm::<M>();
         if let Some(key) = realm.find(name) {
             return Ok((id, key));
+        }
+        match realm.locator.as_ref().map(|locator| locator(name)) {
+            Some(Whereabouts::On(shard)) => return Err(NotThere::Moved(shard)),
+            Some(Whereabouts::Coming) => return Err(NotThere::Coming),
+            Some(Whereabouts::Here) | None => {}
         }
         if !activate || !realm.has_class {
             return Err(NotThere::Absent);
@@ -278,9 +314,24 @@ impl Core {
                     }
                     Err(SendError::Gone(msg)) => self.discard(msg),
                 },
-                Target::Name { name, activate } => match self.locate::<M>(&name, activate) {
+                Target::Name {
+                    name,
+                    activate,
+                    is_led,
+                } => match self.locate::<M>(&name, activate) {
                     Ok((id, key)) => {
                         if let Err(error) = self.put(id, key, msg, priority) {
+                            self.refuse(id, Some(name), error.into_inner(), Refused::Full);
+                        }
+                    }
+                    Err(NotThere::Moved(shard)) => {
+                        if let Err(error) = self.lead_on(shard, &name, msg, activate) {
+                            self.refuse(id, Some(name), error.into_inner(), Refused::Full);
+                        }
+                    }
+                    Err(NotThere::Coming) => {
+                        let parked = self.park(id, &name, msg, (activate, is_led));
+                        if let Err(error) = parked {
                             self.refuse(id, Some(name), error.into_inner(), Refused::Full);
                         }
                     }

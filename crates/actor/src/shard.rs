@@ -4,6 +4,7 @@
 //! threads.
 
 use std::any::type_name;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,10 +15,11 @@ use crate::blocking;
 use crate::core::{Core, Mail, Timer};
 use crate::limits::{Bounds, RECEIVE_MAX, TURN_BUDGET, TURN_SLICE};
 use crate::link::{Inbox, Links, Parcel, Pressure};
+use crate::moves::Whereabouts;
 use crate::stats::Stage;
 use crate::supervisor::SupervisorMsg;
 use crate::traits::{EntityClass, Waker};
-use crate::types::{Alarm, AskError, Reason, ShardId};
+use crate::types::{Alarm, AskError, Name, Reason, ShardId};
 
 /// How soon a shard looks again whether a full inbox of another has room.
 const BLOCKED_RETRY: Duration = Duration::from_millis(1);
@@ -80,6 +82,24 @@ impl Shard {
     /// Says how entities that take `C::Msg` are made.
     pub fn set_class<C: EntityClass>(&mut self, class: C) {
         self.core.set_class(class);
+    }
+
+    /// Says where entities that take `M` are at home; without it, all are here. Asked only for
+    /// those that are not loaded.
+    pub fn set_locator<M: Send + 'static>(
+        &mut self,
+        locator: impl Fn(&Name) -> Whereabouts + 'static,
+    ) {
+        self.core.set_locator::<M>(Rc::new(locator));
+    }
+
+    /// Tells the cost of entities that take `M` apart by parts, of which there are `count`.
+    pub fn set_parts<M: Send + 'static>(
+        &mut self,
+        count: u16,
+        part_of: impl Fn(&Name) -> u16 + 'static,
+    ) {
+        self.core.set_parts::<M>(count, Box::new(part_of));
     }
 
     /// Sets the mailbox bound of all actors of this shard that take `M`; without it,

@@ -117,6 +117,7 @@ impl Handle {
             Target::Name {
                 name: Name::clone(name),
                 activate: true,
+                is_led: false,
             },
             false,
             msg,

@@ -5,6 +5,7 @@
 
 use crate::context::Context;
 use crate::core::Core;
+use crate::moves::Leave;
 use crate::types::{Alarm, Name, Reason, ShardId, Signal};
 
 /// Private state with a mailbox. Handlers run one at a time, on one shard, and must not block.
@@ -23,6 +24,12 @@ pub trait Actor: 'static {
     /// Hears of the end of a monitored actor or, if it traps exits, of a linked one.
     fn signal(&mut self, signal: Signal, cx: &mut Context<'_, Self::Msg>) {
         let _ = (signal, cx);
+    }
+
+    /// Whether it may end now to be made again on another shard. Asked of entities alone
+    /// ([`crate::Core::move_entities`]).
+    fn may_move(&self) -> Leave {
+        Leave::Never
     }
 
     /// Runs last, after a panic too: then the state may be half changed.

@@ -166,6 +166,10 @@ pub(crate) enum Command {
     /// Messages that wait for recipients who cannot be given them (docs/delivery.md).
     #[command(subcommand)]
     Queue(QueueCommand),
+    /// Ranges of the accounts, rooms and services, and the shards that they are on
+    /// (docs/watching.md).
+    #[command(subcommand)]
+    Range(RangeCommand),
     /// Rooms (docs/rooms.md).
     #[command(subcommand)]
     Room(RoomCommand),
@@ -507,6 +511,29 @@ pub(crate) enum QueueCommand {
         sender: String,
         /// Whom it waits for: name@domain.
         recipient: String,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// What can be done about ranges.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RangeCommand {
+    /// Print which ranges each shard has, one shard a line.
+    List {
+        /// Print JSON: the shard of each range.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Move a range to another shard while its clients are at work. It stays where it is if
+    /// somebody would notice.
+    Move {
+        /// Its number, from 0; or name@domain, for the range that this account or room is in.
+        range: String,
+        /// The number of the shard, from 0.
+        shard: u16,
         #[command(flatten)]
         place: Place,
     },

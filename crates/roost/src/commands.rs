@@ -14,6 +14,7 @@ mod progress;
 mod provision;
 mod pubsub;
 mod queue;
+mod range;
 mod room;
 pub(crate) mod text;
 mod upgrade;
@@ -85,6 +86,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Chaos { args, place } => chaos::run(&args, &place)?,
         Command::Alarm(command) => alarm::run(command)?,
         Command::Queue(command) => queue::run(command)?,
+        Command::Range(command) => range::run(command)?,
         Command::Room(command) => room::run(command)?,
         Command::Pubsub(command) => pubsub::run(command)?,
         Command::Trace { id, by, place } => queue::trace(&place, id, by)?,

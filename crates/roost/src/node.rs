@@ -471,6 +471,10 @@ fn options(config: &Config) -> server::Options {
     server::Options {
         domains: config.domains(),
         shards: shards(config),
+        balance: server::options::Balance {
+            is_on: settings.server.balance,
+            ..server::options::Balance::default()
+        },
         hand_over: settings.server.hand_over,
         mechanisms: settings.auth.mechanisms.clone(),
         require_tls: settings.c2s.require_tls,

@@ -9,6 +9,7 @@ mod newcomer;
 mod nodes;
 mod portable;
 mod queues;
+mod ranges;
 mod rooms;
 mod sample;
 mod trace;
@@ -178,6 +179,15 @@ pub enum Request {
         /// Bare address.
         recipient: String,
     },
+    /// On which shard each range is.
+    RangeList,
+    /// Moves a range to another shard.
+    RangeMove {
+        /// Its number, from 0, or the bare address of somebody who is in it.
+        range: String,
+        /// The shard's number, from 0.
+        shard: u16,
+    },
     /// A page of rooms.
     RoomList {
         /// Those behind this address.
@@ -298,6 +308,8 @@ impl fmt::Debug for Request {
             Request::QueueDrop { sender, recipient } => {
                 ("QueueDrop", format!("{sender}, {recipient}"))
             }
+            Request::RangeList => ("RangeList", String::new()),
+            Request::RangeMove { range, shard } => ("RangeMove", format!("{range} to {shard}")),
             Request::RoomList { after, .. } => ("RoomList", format!("after {after:?}")),
             Request::RoomShow { room } => ("RoomShow", room.clone()),
             Request::RoomDestroy { room, .. } => ("RoomDestroy", room.clone()),
@@ -445,6 +457,20 @@ pub enum Response {
     Counted {
         /// Queues that are tried, or messages that come back.
         count: u64,
+    },
+    /// Where ranges are.
+    Ranges {
+        /// The shard of each, by range.
+        shards: Vec<u16>,
+    },
+    /// A range is on another shard, or was there.
+    Moved {
+        /// Where it was.
+        from: u16,
+        /// Entities that were in memory and were loaded again.
+        entities: u64,
+        /// For how many microseconds nothing of it was handled.
+        gap_us: u64,
     },
     /// What became of a message, in lines for people.
     Traced {
@@ -624,6 +650,8 @@ impl Admin {
                 let count = self.drop_queue(&sender, &recipient)?;
                 Ok(Response::Counted { count })
             }
+            Request::RangeList => Ok(self.ranges()),
+            Request::RangeMove { range, shard } => self.move_range(&range, shard),
             Request::RoomList { after, limit } => {
                 self.list_rooms(after.as_deref(), limit.min(PAGE_MAX))
             }

@@ -28,6 +28,7 @@ use crate::guard::{Begin, Generation, Lists};
 use crate::home::Home;
 use crate::join::{Joining, KeeperMsg, Line, Prelude};
 use crate::limits::PENALTY;
+use crate::lines::Near;
 use crate::message::control::{Control, Keys};
 use crate::message::web::Ticket;
 use crate::message::{AppendError, UserMsg};
@@ -83,6 +84,8 @@ struct Attempt {
     joining: Option<Box<Joining>>,
     /// Whose it is, and since when it looks for such a node.
     joins: Option<(Name, Moment)>,
+    /// What it takes that its stream outlives its account's actor, on its way to another shard.
+    near: Option<Box<Near>>,
     /// Stanzas of a session that come once more: the home before this one has handled them.
     skip: u32,
 }
@@ -808,8 +811,23 @@ impl C2sService {
     /// It is on this shard now.
     pub(crate) fn arrived(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
         cx.set_deadline(Some(conn.accepted + self.home.limits().login_timeout));
+        let near = conn.login.as_mut().and_then(|login| login.near.take());
+        if let Some(mut near) = near {
+            conn.login = None;
+            near.follows();
+            self.home.lines.put_near(cx.id(), near);
+            self.look_for_actor(cx, conn);
+            self.carry_out(cx, conn);
+            return Self::pause_or_resume(cx, conn);
+        }
         let entry = conn.login.as_mut().and_then(|login| login.entry.take());
         if let Some(entry) = entry {
+            let home = self.home.place.shard(&entry.user);
+            if home != cx.id().shard {
+                // Its account has moved on meanwhile.
+                conn.attempt().entry = Some(entry);
+                return cx.hand_over(home);
+            }
             self.enter(cx, conn, entry);
             self.carry_out(cx, conn);
             Self::pause_or_resume(cx, conn);

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actor::{Addr, Context, Mail};
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use store::{Adding, Append, Journal, Outcome, RangeId, Record, Tenure, Writer};
 use telemetry::Gauge;
 
@@ -105,6 +105,9 @@ struct Queue {
     /// Actors that were sent word of failed appends and have not heard all of it: how many words
     /// are on their way. What they append meanwhile is built on state that never came to be.
     unheard: FxHashMap<Addr<UserMsg>, u32>,
+    /// Ranges that have moved to another shard, until an entity of theirs is loaded here again:
+    /// their accounts may be loaded there.
+    left: FxHashSet<RangeId>,
     /// In which entities are loaded. Absent from the end of one until the next entity is.
     tenures: FxHashMap<RangeId, Tenure>,
     /// A `Flush` is on its way or a batch is under way: nothing needs to be sent.
@@ -135,6 +138,7 @@ impl Port {
             undecided: FxHashMap::default(),
             last_ticket: Ticket::default(),
             unheard: FxHashMap::default(),
+            left: FxHashSet::default(),
             tenures: FxHashMap::default(),
             is_scheduled: false,
         }));
@@ -192,6 +196,13 @@ impl Port {
         Ok(())
     }
 
+    /// A range has moved to another shard, and nothing of it is undecided here.
+    pub(crate) fn leaves(&self, range: RangeId) {
+        let mut queue = self.queue.borrow_mut();
+        queue.forget(&[range]);
+        queue.left.insert(range);
+    }
+
     /// An actor has heard that an append of its failed.
     pub(crate) fn heard(&self, actor: Addr<UserMsg>) {
         let mut queue = self.queue.borrow_mut();
@@ -237,6 +248,7 @@ impl Port {
 
 impl Queue {
     fn tenure(&mut self, range: RangeId) -> Tenure {
+        self.left.remove(&range);
         let journal = &self.journal;
         *self
             .tenures

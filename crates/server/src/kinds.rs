@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use actor::{Actor, Context, Core, EntityClass, Mail as _, Name, Reason, Refused, ShardId};
+use actor::{Actor, Context, Core, EntityClass, Leave, Mail as _, Name, Reason, Refused, ShardId};
 use net::ConnRef;
 use wire::Message;
 
@@ -59,6 +59,13 @@ impl Actor for Entity {
         match self {
             Entity::User(user) => user.handle(msg, cx),
             Entity::Other(other) => other.handle(msg, cx),
+        }
+    }
+
+    fn may_move(&self) -> Leave {
+        match self {
+            Entity::User(user) => user.may_move(),
+            Entity::Other(other) => other.may_move(),
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actor::{Context, Mail, Name, ShardId};
-use store::Seq;
+use store::{RangeId, Seq};
 use telemetry::Counter;
 use wire::{Message, SharedCopy};
 use xml::Frame;
@@ -68,9 +68,9 @@ pub(crate) struct Copies {
     done: usize,
 }
 
-/// Who gets a copy, grouped by shard.
+/// Who gets a copy, grouped by the shard where they are at home when it is made.
 struct Recipient {
-    shard: ShardId,
+    range: RangeId,
     bare: Name,
     address: Arc<str>,
     /// If not, the account decides which of its sessions get it.
@@ -223,14 +223,14 @@ impl Leaving {
                 let recipient = |address: &Arc<str>| {
                     let bare = Name::from(address::bare(address));
                     Recipient {
-                        shard: home.place.shard(&bare),
+                        range: home.place.range(&bare),
                         bare,
                         address: Arc::clone(address),
                         is_full: address.contains('/'),
                     }
                 };
                 let mut all: Vec<Recipient> = to.iter().map(recipient).collect();
-                all.sort_by_key(|recipient| recipient.shard);
+                all.sort_by_key(|recipient| home.place.home_of(recipient.range));
                 let all: Rc<[Recipient]> = all.into();
                 // History for one does not take the place of everybody.
                 if all.len() > 1 {
@@ -280,7 +280,7 @@ impl Leaving {
         match self.queue.front() {
             Some(Out::Copies(copies)) => {
                 let next = copies.to.get(copies.done);
-                next.is_some_and(|recipient| cx.is_behind(recipient.shard))
+                next.is_some_and(|recipient| cx.is_behind(home.place.home_of(recipient.range)))
             }
             Some(Out::One(frame) | Out::Session(frame, _)) if self.queue.len() > FEW => {
                 let to = frame.attr("to").unwrap_or_default();
@@ -351,7 +351,7 @@ impl Leaving {
         let is_message = copies.frame.is_named("message");
         let own = cx.shard();
         for recipient in &copies.to[copies.done..end] {
-            let shard = recipient.shard;
+            let shard = home.place.home_of(recipient.range);
             if !recipient.is_full {
                 let frame = &copies.frame;
                 let frame = frame.edit().set_attr("to", &recipient.address).finish();

@@ -25,6 +25,7 @@ mod lines;
 mod listing;
 mod message;
 pub mod modules;
+mod moves;
 mod node;
 pub mod nodes;
 pub mod operator;

@@ -277,5 +277,21 @@ pub(crate) const CREDITS_AWAY_MAX: usize = 65_536;
 pub(crate) const READ_THREADS: usize = 8;
 
 /// Actors of each shard that are no accounts: the port to the journal, its keeper, the keeper of
-/// limits, who takes packets that came back, and the keeper of connections shared with other nodes.
-pub(crate) const SYSTEM_ACTORS_PER_SHARD: u64 = 5;
+/// limits, who takes packets that came back, the keeper of connections shared with other nodes, and
+/// the mover of ranges.
+pub(crate) const SYSTEM_ACTORS_PER_SHARD: u64 = 6;
+
+/// For how long it is tried to move a range of which something is under way each time.
+pub(crate) const MOVE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// So many tries follow each other soon, once accounts were told to record what they record late.
+pub(crate) const MOVE_TRIES: u32 = 5;
+
+/// Pause behind the first of them; each of the others is twice as long.
+pub(crate) const MOVE_RETRY: Duration = Duration::from_millis(1);
+
+/// Pause behind the last of them; then accounts are told once more.
+pub(crate) const MOVE_PAUSE: Duration = Duration::from_millis(50);
+
+/// Longest wait of who evens out the load of shards for one of them to say what it has.
+pub(crate) const LOAD_DEADLINE: Duration = Duration::from_secs(1);

@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use crate::away::NodeId;
 
 pub(crate) use marks::Marks;
-pub(crate) use near::{Element, Introduction, Near};
+pub(crate) use near::{Element, Near};
 
 /// Connections of one shard that are tied to one at another node, and those that outlive a crash of
 /// their account's actor.
@@ -53,11 +53,14 @@ impl Lines {
         self.near.borrow_mut().insert(conn, Box::default());
     }
 
-    /// It is gone. Gives what it would have said to the next incarnation of its account's actor, if
-    /// it has lost that and the next one has not taken it.
-    pub(crate) fn remove_near(&self, conn: ConnRef) -> Option<Introduction> {
-        let near = self.near.borrow_mut().remove(&conn);
-        near.and_then(|near| near.last_words())
+    /// It is gone, or goes to another shard.
+    pub(crate) fn take_near(&self, conn: ConnRef) -> Option<Box<Near>> {
+        self.near.borrow_mut().remove(&conn)
+    }
+
+    /// It has come from another shard.
+    pub(crate) fn put_near(&self, conn: ConnRef, near: Box<Near>) {
+        self.near.borrow_mut().insert(conn, near);
     }
 
     /// For the stream, of one that was added.

@@ -128,6 +128,8 @@ pub(crate) enum UserMsg {
     OutboxDue,
     /// Cursors that moved are recorded.
     Progress,
+    /// Its range is about to move to another shard: nothing shall be left to record.
+    Leaves,
     /// A session has been without a connection for as long as it may, unless it had one meanwhile.
     Expire {
         /// The session.

@@ -28,6 +28,7 @@ use crate::limits::{
     ADMIN_DEADLINE, READ_THREADS, SWEEP_EVERY, TOTALS_EVERY, TOTALS_REST, WAKE_PACE,
 };
 use crate::modules::Extensions;
+use crate::moves::even_out;
 use crate::options::{Limits, Options};
 use crate::sweep;
 use crate::wake::wake;
@@ -74,6 +75,8 @@ pub struct Node {
     counter: JoinHandle<()>,
     /// Loads users who are not done, of ranges that come from other nodes.
     waker: Option<JoinHandle<()>>,
+    /// Has ranges move between shards.
+    balancer: Option<JoinHandle<()>>,
     network: Arc<net::Shared>,
     addresses: Vec<SocketAddr>,
     admin: Admin,
@@ -226,6 +229,7 @@ impl Node {
             Some(both) => Some(waker(admin.store.clone(), both)?),
             None => None,
         };
+        let balancer = balancer(&admin, Arc::clone(&shared))?;
         let (store, guard) = (admin.store.clone(), Arc::clone(&admin.guard));
         let network = Arc::clone(&shared);
         let counter = thread::Builder::new()
@@ -245,6 +249,7 @@ impl Node {
             caretaker,
             counter,
             waker,
+            balancer,
             network: shared,
             addresses,
             admin,
@@ -318,7 +323,7 @@ impl Node {
         }
         self.network.stop();
         let others = [self.caretaker, self.counter].into_iter();
-        let others: Vec<_> = others.chain(self.waker).collect();
+        let others: Vec<_> = others.chain(self.waker).chain(self.balancer).collect();
         others.iter().for_each(|thread| thread.thread().unpark());
         for thread in self.threads.into_iter().chain(others) {
             // A shard that panicked has said so already.
@@ -353,6 +358,19 @@ fn waker(store: Store, (door, here): (Door, Arc<Here>)) -> io::Result<JoinHandle
     here.set_door(&door);
     let wake = move || door::wake_those_who_come(&store, &door, &here);
     thread::Builder::new().name("waker".to_owned()).spawn(wake)
+}
+
+/// Who has ranges move by themselves, where there is something to even out.
+fn balancer(admin: &Admin, network: Arc<net::Shared>) -> io::Result<Option<JoinHandle<()>>> {
+    let options = Arc::clone(&admin.options);
+    if !options.balance.is_on || options.shards < 2 || options.cluster.is_some() {
+        return Ok(None);
+    }
+    let (handle, place, clock) = (admin.handle.clone(), admin.place.clone(), admin.clock);
+    let is_over = move || network.is_stopping();
+    let run = move || even_out(&handle, &place, &options.balance, clock, is_over);
+    let thread = thread::Builder::new().name("balancer".to_owned());
+    thread.spawn(run).map(Some)
 }
 
 /// The journal, and what disturbs it if it shall be disturbed.

@@ -29,6 +29,8 @@ pub struct Options {
     pub domains: Vec<String>,
     /// Shards, each a thread; at least 1.
     pub shards: u16,
+    /// When ranges move between shards by themselves.
+    pub balance: Balance,
     /// Whether a socket moves to the shard where its user is at home, once it says who that is.
     pub hand_over: bool,
     /// SASL mechanisms, strongest first, by their registered names.
@@ -89,6 +91,43 @@ pub struct Options {
     /// A secret that makes the handler of a user panic who sends a message with it, for tests of
     /// isolation.
     pub debug_panic_hook: Option<String>,
+}
+
+/// When ranges move between the shards of a node by themselves, so that these are about equally
+/// busy. Shares are of a shard's time, from 0 to 1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Balance {
+    /// Whether they do. Those of a node of a cluster do not.
+    pub is_on: bool,
+    /// From one look to the next.
+    pub every: Duration,
+    /// Looks in a row that have to find the same shard too busy.
+    pub looks: u32,
+    /// A shard that works less of its time is not too busy.
+    pub busy_min: f64,
+    /// Nor is one that works so little more than the idlest.
+    pub gap_min: f64,
+    /// A move must leave the busier of the two shards so much less to do.
+    pub gain_min: f64,
+    /// How long a range that has moved stays where it is.
+    pub rest: Duration,
+    /// The same of one that could not move.
+    pub rest_stayed: Duration,
+}
+
+impl Default for Balance {
+    fn default() -> Balance {
+        Balance {
+            is_on: false,
+            every: Duration::from_secs(5),
+            looks: 3,
+            busy_min: 0.5,
+            gap_min: 0.2,
+            gain_min: 0.02,
+            rest: Duration::from_mins(1),
+            rest_stayed: Duration::from_mins(5),
+        }
+    }
 }
 
 /// What may wait for one entity, besides a reserve for its own and for answers.

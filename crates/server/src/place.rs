@@ -5,16 +5,21 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use actor::ShardId;
+use actor::{ShardId, Whereabouts};
 use store::{RangeId, SlotKey};
 
 use crate::away::NodeId;
 
-/// The placement of one node: every range is at home on one of its shards.
+/// The placement of one node: every range is at home on one of its shards, and may move to another.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     key: SlotKey,
-    shards: u16,
+    /// The shard of each range, and [`COMING`] while the range is on its way there.
+    shards: Arc<[AtomicU32]>,
+    /// A range is on its way: one at a time.
+    is_moving: Arc<AtomicBool>,
+    /// A range has moved since the node started: until then nobody need be looked for.
+    has_moved: Arc<AtomicBool>,
     has_woken: Arc<AtomicBool>,
     /// The tenure of this home with each range, as messages name it; 0 of ranges that are
     /// elsewhere.
@@ -26,6 +31,9 @@ pub(crate) struct Place {
     to_wake: Arc<[AtomicBool]>,
 }
 
+/// With a shard: not there yet.
+const COMING: u32 = 1 << 16;
+
 /// The tenure of a home that never shared its ranges with another one.
 const FIRST_TENURE: u32 = 1;
 
@@ -35,7 +43,11 @@ impl Place {
         assert!(shards > 0, "a node has at least one shard");
         Place {
             key,
-            shards,
+            shards: RangeId::all()
+                .map(|range| AtomicU32::new(u32::from(range.index() % shards)))
+                .collect(),
+            is_moving: Arc::default(),
+            has_moved: Arc::default(),
             has_woken: Arc::default(),
             tenures: RangeId::all()
                 .map(|_| AtomicU32::new(FIRST_TENURE))
@@ -128,9 +140,50 @@ impl Place {
         self.tenures[usize::from(range.index())].store(tenure, Ordering::Release);
     }
 
-    /// The shard where a range is at home.
+    /// The shard where a range is at home, or is about to be.
     pub(crate) fn home_of(&self, range: RangeId) -> ShardId {
-        ShardId::new(range.index() % self.shards)
+        let shard = self.shards[usize::from(range.index())].load(Ordering::Acquire);
+        ShardId::new((shard & !COMING) as u16)
+    }
+
+    /// Where an entity is, from a shard's point of view.
+    pub(crate) fn whereabouts(&self, bare: &str, here: ShardId) -> Whereabouts {
+        if !self.has_moved.load(Ordering::Acquire) {
+            return Whereabouts::Here;
+        }
+        let range = usize::from(self.range(bare).index());
+        let shard = self.shards[range].load(Ordering::Acquire);
+        match ShardId::new((shard & !COMING) as u16) {
+            home if home != here => Whereabouts::On(home),
+            _ if shard & COMING != 0 => Whereabouts::Coming,
+            _ => Whereabouts::Here,
+        }
+    }
+
+    /// A range may move now; false if another one is on its way.
+    pub(crate) fn begin_move(&self) -> bool {
+        !self.is_moving.swap(true, Ordering::AcqRel)
+    }
+
+    /// Another one may.
+    pub(crate) fn end_move(&self) {
+        self.is_moving.store(false, Ordering::Release);
+    }
+
+    /// A range goes to another shard. What began to log in to one of its accounts before is over:
+    /// only the shard that it leaves knows which of them have other credentials by now.
+    pub(crate) fn leaves(&self, range: RangeId, to: ShardId) {
+        let to = u32::from(to.index()) | COMING;
+        // First: who reads where the range is now must not believe that nothing ever moved.
+        self.has_moved.store(true, Ordering::Release);
+        self.shards[usize::from(range.index())].store(to, Ordering::Release);
+        let tenure = &self.tenures[usize::from(range.index())];
+        tenure.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// It is there.
+    pub(crate) fn arrives(&self, range: RangeId) {
+        self.shards[usize::from(range.index())].fetch_and(!COMING, Ordering::AcqRel);
     }
 
     /// The shard where a bare address is at home.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::bystanders::{Bystanders, Event, SECRET, Seen};
+use common::bystanders::{BYSTANDERS, Bystanders, Event, SECRET, Seen};
 use common::{Disk, new_disk, sim_options, store_on};
 use delivery::OutboxLimits;
 use server::options::{Commits, Delivery, DeliveryLimits};
@@ -83,6 +83,8 @@ struct Inside {
     is_stuck: bool,
     /// When reads are late, in the schedules in which they are.
     lateness: Option<Rng>,
+    /// When ranges move, in the schedules in which they do.
+    moves: Option<Rng>,
     others: Arc<Mutex<Bystanders>>,
     seen: Arc<Seen>,
 }
@@ -100,6 +102,11 @@ fn goes_through_bytes(seed: u64) -> bool {
 /// Whether actors of accounts crash: in three of four of either.
 fn has_crashes(seed: u64) -> bool {
     !(seed / 2).is_multiple_of(4)
+}
+
+/// Whether ranges move between shards: in two of three, with crashes and without.
+fn has_moves(seed: u64) -> bool {
+    !(seed / 16).is_multiple_of(3)
 }
 
 /// Whether reads are done late and in any order, as by threads that have much to do.
@@ -169,7 +176,7 @@ impl Inside {
         options.limits.offline_messages_max = 10_000;
         options.debug_panic_hook = Some(SECRET.to_owned());
         // A stream outlives a crash where its actor is on the same shard.
-        options.hand_over |= has_crashes(seed);
+        options.hand_over |= has_crashes(seed) || has_moves(seed);
         draw_limits(&mut options.delivery, seed, &mut rng);
         if may_refuse(seed) {
             options.limits.offline_messages_max = [1, 2, 10_000][rng.usize(..3)];
@@ -188,6 +195,7 @@ impl Inside {
             is_failing: false,
             is_stuck: false,
             lateness: has_late_reads(seed).then(|| Rng::with_seed(!seed)),
+            moves: has_moves(seed).then(|| Rng::with_seed(seed.rotate_left(32))),
             others: Arc::new(Mutex::new(others)),
             seen: Arc::clone(seen),
         };
@@ -242,6 +250,27 @@ impl Inside {
             }
         }
         self.sim().journal().release(count)
+    }
+
+    /// Moves the range of an account, or of what bystanders have, now and then: among other work,
+    /// so that it has something under way or has not.
+    fn move_a_range(&mut self) {
+        let Some(moves) = &mut self.moves else { return };
+        if moves.u8(..8) > 0 {
+            return;
+        }
+        let all = accounts();
+        let address = match moves.u8(..4) {
+            0 => BYSTANDERS[moves.usize(..BYSTANDERS.len())],
+            _ => &*all[moves.usize(..all.len())].0,
+        };
+        let sim = self.sim.as_ref().expect("it runs");
+        let before = sim.shard(address);
+        sim.move_range(address);
+        self.sim().work().expect("it works");
+        if self.sim().shard(address) != before {
+            self.seen.note(Event::Moved);
+        }
     }
 
     /// The disk has no room for what waits.
@@ -346,6 +375,7 @@ impl Host for Inside {
             }
         }
         self.sim().work().map_err(|error| error.to_string())?;
+        self.move_a_range();
         if self.commit() == 0 {
             return Ok(());
         }
@@ -414,6 +444,7 @@ fn play(seed: u64, seen: &Arc<Seen>) -> Option<String> {
         // Half of them with commits that fail.
         disk: may_refuse(seed),
         actors: has_crashes(seed),
+        moves: has_moves(seed),
         ..Faults::ALL
     };
     let inside = Inside::new(seed, seen);

@@ -154,6 +154,11 @@ catalogue! {
         StorageRefused => "roost_storage_refused_total", "Changes refused: the domain is full";
         ServicesLoaded => "roost_services_loaded_total", "Small services read from the store";
         ServiceChanges => "roost_service_changes_total", "Changes that small services made durable";
+        RangesMoved => "roost_ranges_moved_total", "Ranges that came from another shard";
+        RangesStayed => "roost_ranges_stayed_total", "Moves of ranges that could not be";
+        RangeGapMicros => "roost_range_gap_microseconds_total", "Time in which those waited";
+        RangeStreams => "roost_range_streams_total", "Streams that followed their accounts";
+        RangeStreamMicros => "roost_range_stream_microseconds_total", "Time in which those waited";
     }
 }
 

@@ -219,7 +219,7 @@ impl Roost {
             .arg(self.config())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .map_err(text)
     }

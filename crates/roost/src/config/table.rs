@@ -557,6 +557,9 @@ settings! {
     "server" server: Server {
         /// Threads that carry connections and users; 0: one for each processor.
         shards: u16 = "0", integer(0, 1_024, "threads");
+        /// Whether ranges of accounts move between these threads by themselves, so that they are
+        /// about equally busy (docs/watching.md). Those of a node of a cluster do not.
+        balance: bool = "true", Bound::Switch;
         /// Whether a connection moves to the thread of its user when that one logs in. Off only for
         /// tests.
         hand_over: bool = "true", Bound::Switch;

@@ -2,7 +2,7 @@
 //! for the next incarnation, introduces itself, and goes on (`crate::lines::Near`). Owns when it
 //! asks and for how long; whether the session may go on, the actor says.
 
-use actor::{Mail as _, Name, SendError, Shard};
+use actor::{Mail as _, Name, SendError, Shard, ShardId};
 use net::{ConnRef, Cx};
 use telemetry::Counter;
 use xml::Frame;
@@ -128,6 +128,10 @@ impl C2sService {
     /// It introduces itself to the next incarnation, which is loaded for that.
     pub(super) fn look_for_actor(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
         let (id, now) = (cx.id(), cx.now());
+        let home = self.home.place.shard(conn.user_name());
+        if home != id.shard {
+            return self.follow(cx, conn, home);
+        }
         let (wait_max, pause) = {
             let joined = &self.home.options.joined;
             (joined.home_wait_max, joined.home_wait_step)
@@ -166,10 +170,22 @@ impl C2sService {
         cx.set_deadline(Some(at));
     }
 
+    /// Its account has moved to another shard: the stream goes there too, with all that is kept of
+    /// it.
+    fn follow(&self, cx: &mut Cx<'_>, conn: &mut Conn, home: ShardId) {
+        if let Some(near) = self.home.lines.take_near(cx.id()) {
+            conn.attempt().near = Some(near);
+        }
+        cx.hand_over(home);
+    }
+
     /// Its connection is gone. True if its actor was gone before: the next one is told what it
     /// knows of its client, and that it has none.
     pub(super) fn leaves_as_orphan(&self, shard: &mut Shard, id: ConnRef, conn: &Conn) -> bool {
-        let last_words = self.home.lines.remove_near(id);
+        let near = self.home.lines.take_near(id);
+        let on_its_way = conn.login.as_ref().and_then(|login| login.near.as_ref());
+        let near = near.as_ref().or(on_its_way);
+        let last_words = near.and_then(|near| near.last_words());
         let user = Name::from(conn.user_name());
         let Some(one) = last_words.filter(|_| !self.home.is_elsewhere(&user)) else {
             return false;
@@ -183,7 +199,8 @@ impl C2sService {
             closed: Some(!conn.has_ended),
         };
         // Where it finds no room it is as if the process had been killed.
-        let _ = shard.send_named(id.shard, &user, UserMsg::Introduced(Box::new(introduced)));
+        let home = self.home.place.shard(&user);
+        let _ = shard.send_named(home, &user, UserMsg::Introduced(Box::new(introduced)));
         true
     }
 
@@ -196,13 +213,21 @@ impl C2sService {
     /// The next incarnation goes on with the session: the client notices nothing.
     pub(super) fn goes_on(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, by: TakenOver) {
         let TakenOver { session, inbound } = by;
-        let (id, now) = (cx.id(), cx.now());
+        let id = cx.id();
         if !conn.is_orphan {
             return;
         }
         conn.is_orphan = false;
         conn.user = Some(session.1);
-        cx.mail().stats().count(Counter::CrashesOutlived);
+        let now = cx.now();
+        match self.near(id, |near| near.waited(now)).flatten() {
+            Some(time) => {
+                let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+                cx.mail().stats().count(Counter::RangeStreams);
+                cx.mail().stats().add(Counter::RangeStreamMicros, micros);
+            }
+            None => cx.mail().stats().count(Counter::CrashesOutlived),
+        }
         // Nothing is under way any more.
         let _ = self.home.io.credit(cx.mail(), id, u16::MAX);
         // It may have been asked for.

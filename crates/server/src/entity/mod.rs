@@ -22,7 +22,7 @@ pub(crate) mod taking;
 use std::any::Any;
 use std::rc::Rc;
 
-use actor::{Actor, Context, Mail, Name, Reason, Reply};
+use actor::{Actor, Context, Leave, Mail, Name, Reason, Reply};
 use delivery::Refusal;
 use ring::rand::{SecureRandom, SystemRandom};
 use store::{Store, StoreError};
@@ -104,6 +104,11 @@ pub(crate) trait Tenant: Sized + 'static {
     /// Whether nothing of the kind's own is under way.
     fn is_idle(&self) -> bool {
         true
+    }
+
+    /// Whether it has something, beside what is under way for a moment, that is lost with it.
+    fn must_stay(&self) -> bool {
+        false
     }
 
     /// Whether what comes has to wait for something of the kind's own.
@@ -333,6 +338,14 @@ impl<T: Tenant> Actor for Durable<T> {
             cx.hold();
         } else {
             cx.release();
+        }
+    }
+
+    fn may_move(&self) -> Leave {
+        match () {
+            () if self.0.must_stay() => Leave::Never,
+            () if is_idle(&self.0) => Leave::Now,
+            () => Leave::Soon,
         }
     }
 

@@ -76,11 +76,13 @@ impl Queue {
         }
         let mut ranges: Vec<(RangeId, Vec<Record>)> = Vec::new();
         for record in records {
-            if cx.whereis::<UserMsg>(record.user()).is_some() {
+            let range = slots.slot(record.user()).range();
+            // Of a range that has moved nobody here knows who is loaded.
+            let has_left = self.left.contains(&range);
+            if has_left || cx.whereis::<UserMsg>(record.user()).is_some() {
                 answer.loaded.push(record);
                 continue;
             }
-            let range = slots.slot(record.user()).range();
             match ranges.iter_mut().find(|(known, _)| *known == range) {
                 Some((_, records)) => records.push(record),
                 None => ranges.push((range, vec![record])),

@@ -82,6 +82,8 @@ pub(crate) struct Near {
     since: Moment,
     /// When one took it last.
     adopted: Option<Moment>,
+    /// It has followed its account to this shard, and waits for it.
+    has_followed: bool,
     /// What was handed in again then is in no record yet.
     is_stuck: bool,
     /// The count of the stanza that was taken last when the actor panicked, and how often that was
@@ -260,6 +262,17 @@ impl Near {
         is_again
     }
 
+    /// It is on the shard where its account has gone.
+    pub(crate) fn follows(&mut self) {
+        self.has_followed = true;
+    }
+
+    /// For how long it waited, if it has followed its account.
+    pub(crate) fn waited(&mut self, now: Moment) -> Option<Duration> {
+        let has_followed = std::mem::take(&mut self.has_followed);
+        has_followed.then(|| now.saturating_since(self.since))
+    }
+
     /// Since when it has looked.
     pub(crate) fn since(&self) -> Moment {
         self.since
@@ -283,7 +296,7 @@ impl Near {
 
     /// Its client is gone, and its actor too: gives what the next incarnation is to know. Up to
     /// where the client has acknowledged, nobody else knows.
-    pub(super) fn last_words(&self) -> Option<Introduction> {
+    pub(crate) fn last_words(&self) -> Option<Introduction> {
         let session = self.session.as_ref().filter(|_| self.is_orphan)?;
         Some(Introduction {
             proof: session.proof.clone(),

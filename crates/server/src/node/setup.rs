@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use actor::{Addr, Handle, Mail, Pool};
+use actor::{Addr, Handle, Mail, Name, Pool};
 use ring::rand::SystemRandom;
 use stdx::time::Clock;
 use store::{Journal, Store};
@@ -23,9 +23,11 @@ use crate::journal::Port;
 use crate::kinds::Kinds;
 use crate::limits::FAILED_LOGIN_LINES;
 use crate::listing::Table;
+use crate::message::UserMsg;
 use crate::message::control::Control;
 use crate::message::credit::Credits;
 use crate::modules::{Extensions, csi, disco, session};
+use crate::moves::{MOVER, Mover};
 use crate::options::Options;
 use crate::place::Place;
 use crate::post::Post;
@@ -240,6 +242,12 @@ impl Setup {
         home.begin_lives(shard.rng().u32(..));
         let home = Rc::new(home);
         shard.set_class(Kinds::new(Rc::clone(&home)));
+        let (place, here) = (home.place.clone(), shard.id());
+        shard.set_locator::<UserMsg>(move |name| place.whereabouts(name, here));
+        let place = home.place.clone();
+        shard.set_parts::<UserMsg>(store::RANGES, move |name| place.range(name).index());
+        let mover = shard.spawn(Mover(Rc::clone(&home)));
+        shard.register(mover, &Name::from(MOVER));
         shard.set_mailbox_max::<KeeperMsg>(home.options.joined.comers_max);
         let keeper = shard.spawn(Keeper(Rc::clone(&home), opener.clone()));
         // Whoever waits for this gives up only when it has failed itself.

@@ -24,6 +24,7 @@ use super::{C2sService, StartError};
 use crate::journal::{PORT, PortMsg};
 use crate::message::UserMsg;
 use crate::modules::Extensions;
+use crate::moves::{MOVER, Move, MoverMsg};
 use crate::operator::AdminCommand;
 use crate::options::Options;
 use crate::place::Place;
@@ -242,6 +243,25 @@ impl Sim {
                 core.kill(actor.id());
             }
         });
+    }
+
+    /// Moves the range of an address to the next shard as soon as it can; if it cannot for long, it
+    /// stays. False if there is no other shard.
+    pub fn move_range(&self, address: &str) -> bool {
+        let from = self.place.shard(address);
+        let to = ShardId::new((from.index() + 1) % self.handle.shards());
+        let one = Move {
+            range: self.place.range(address),
+            to,
+            since: None,
+            reply: None,
+        };
+        let mover = Name::from(MOVER);
+        from != to
+            && self
+                .handle
+                .send_named(from, &mover, MoverMsg::Move(one))
+                .is_ok()
     }
 
     /// Has an account do something, as an administrator does. What became of it shows later.

@@ -345,6 +345,11 @@ impl Tenant for RoomActor {
             && self.pages == 0
     }
 
+    fn must_stay(&self) -> bool {
+        // Who is there stands in no record.
+        self.room.as_ref().is_some_and(|room| !room.is_idle())
+    }
+
     fn must_hold(&self) -> bool {
         self.parked.is_some() || self.life.leaving.is_busy()
     }

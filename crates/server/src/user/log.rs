@@ -382,6 +382,19 @@ impl User {
         }
     }
 
+    /// The account is about to go on on another shard: what is recorded late, because little would
+    /// be lost with it, is recorded now.
+    pub(super) fn record_all(&mut self, cx: &mut Context<'_, UserMsg>) {
+        if !self.is_registered() || self.log.is_none() {
+            return;
+        }
+        let log = self.log();
+        (log.timer, log.is_moving) = (false, false);
+        log.inbox.record_mark();
+        self.save_progress(cx);
+        self.record_member_marks();
+    }
+
     /// Records the cursors that moved, if any did.
     pub(super) fn save_progress(&mut self, cx: &mut Context<'_, UserMsg>) {
         self.tell_refusals(cx);

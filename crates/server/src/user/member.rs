@@ -204,6 +204,24 @@ impl User {
         }
     }
 
+    /// Records all marks that are ahead of their records.
+    pub(super) fn record_member_marks(&mut self) {
+        for at in 0..self.log().members.rooms.len() {
+            self.note_mark(at, 1);
+        }
+    }
+
+    /// Whether records have every mark, and what sessions acknowledged of rooms.
+    pub(super) fn has_recorded_marks(&self) -> bool {
+        let Some(log) = &self.log else { return true };
+        log.members.rooms.iter().all(|own| {
+            let sessions = self.sessions.iter();
+            let rooms = sessions.filter_map(|session| session.managed.as_ref()?.rooms.as_ref());
+            let mut acked = rooms.filter_map(|rooms| rooms.acked(&own.room));
+            own.mark <= own.recorded && acked.all(|place| place.number() <= own.recorded)
+        })
+    }
+
     fn record_mark(&mut self, at: usize) {
         let own = &mut self.log().members.rooms[at];
         own.recorded = own.mark;

@@ -49,7 +49,7 @@ mod turn;
 use std::mem;
 use std::rc::Rc;
 
-use actor::{Actor, Context, Mail, Name};
+use actor::{Actor, Context, Leave, Mail, Name};
 use delivery::Refusal;
 use net::ConnRef;
 use store::ArchivePrefs;
@@ -308,7 +308,7 @@ impl User {
         match msg {
             UserMsg::Own(ref word) if own(word, OwnMsg::is_of_reading) => Some(msg),
             UserMsg::Own(ref word) if own(word, OwnMsg::is_read_anew) => None,
-            UserMsg::Oldest(_) => None,
+            UserMsg::Oldest(_) | UserMsg::Leaves => None,
             UserMsg::Said(ref said) if !is_of_nodes(&said.message) => Some(msg),
             UserMsg::Said(_)
             | UserMsg::Own(_)
@@ -512,6 +512,7 @@ impl Actor for User {
             UserMsg::Oldest(page) => self.trim(*page, cx),
             UserMsg::OutboxDue => self.outbox_is_due(cx),
             UserMsg::Progress => self.record_progress(cx),
+            UserMsg::Leaves => self.record_all(cx),
             UserMsg::Expire { number, since } => self.expire(number, since, cx),
             UserMsg::Wake => self.is_woken = self.phase == Phase::Unreadable,
             UserMsg::Aged => self.look_at_age(cx),
@@ -528,15 +529,26 @@ impl Actor for User {
         self.settle(cx);
     }
 
+    fn may_move(&self) -> Leave {
+        let mut sessions = self.sessions.iter();
+        match sessions.all(User::is_resumable) {
+            false => Leave::Never,
+            true if self.is_at_rest() && self.can_all_follow() => Leave::Now,
+            true => Leave::Soon,
+        }
+    }
+
     fn stopped(&mut self, reason: &actor::Reason, cx: &mut Context<'_, UserMsg>) {
-        let is_over = matches!(reason, actor::Reason::Normal | actor::Reason::Shutdown);
+        // To another shard, which loads it again.
+        let goes_on = self.home.place.shard(&self.name) != cx.shard();
+        let is_over = !goes_on && matches!(reason, actor::Reason::Normal | actor::Reason::Shutdown);
         let has_managed = self
             .sessions
             .iter()
             .any(|session| session.managed.is_some());
         let is_at_rest = self.log.as_ref().is_none_or(|log| log.is_at_rest());
         let has_moved = self.home.is_elsewhere(&self.name);
-        if !is_over && !has_moved && (has_managed || !is_at_rest) {
+        if !is_over && !goes_on && !has_moved && (has_managed || !is_at_rest) {
             // Sessions that can be resumed, and messages on their way, need it again.
             let (shard, name) = (cx.shard(), Name::clone(&self.name));
             let _ = cx.send_named(shard, &name, UserMsg::Wake);
@@ -580,7 +592,7 @@ impl Actor for User {
         };
         for session in mem::take(&mut self.sessions) {
             let why = match reason {
-                _ if has_moved => Abort::Moved,
+                _ if has_moved || goes_on => Abort::Moved,
                 actor::Reason::Normal | actor::Reason::Shutdown => Abort::Shutdown,
                 _ => self.why_it_ends(),
             };

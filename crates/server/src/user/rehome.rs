@@ -17,6 +17,7 @@ use wire::Counts;
 use xmpp::sm::{Kept, Outbound};
 
 use super::managed::{Link, Resuming, What};
+use super::requests::Requests;
 use super::session::Session;
 use super::{Phase, User};
 use crate::ending::Abort;
@@ -24,6 +25,44 @@ use crate::message::control::{Control, TakenOver, Word};
 use crate::message::{Introduced, UserMsg, web};
 
 impl User {
+    // ---- Before it goes to another shard -------------------------------------------------------
+
+    /// Nothing is under way that would be lost with this life of the user.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let is_known = matches!(self.phase, Phase::Absent | Phase::Registered);
+        let is_asked = |requests: &Requests| requests.is_under_way();
+        is_known
+            && !self.stale
+            && !self.is_fenced
+            && !self.is_changing_password
+            && !self.has_full_session
+            && self.barrier.is_open()
+            && self.turn.is_none()
+            && self.to_perform == 0
+            && !self.login.is_busy()
+            && !self.has_busy_nodes()
+            && !self.requests.as_deref().is_some_and(is_asked)
+            && self.log.as_ref().is_none_or(|log| log.is_at_rest())
+            && self.has_recorded_marks()
+    }
+
+    /// Whether a session can go on without this life of the user. Those of clients without stream
+    /// management cannot: what they were given, nobody else knows.
+    pub(super) fn is_resumable(session: &Session) -> bool {
+        let managed = session.managed.as_ref();
+        managed.is_some_and(|managed| managed.is_enabled && managed.max_seconds > 0)
+    }
+
+    /// Whether all sessions go on on another shard now, their clients not noticing.
+    pub(super) fn can_all_follow(&self) -> bool {
+        let mut managed = self.sessions.iter().filter_map(|one| one.managed.as_ref());
+        managed.all(|managed| match &managed.link {
+            Link::Attached(link) => self.home.lines.can_outlive(*link),
+            Link::Detached(_) => true,
+            Link::Resuming(_) => false,
+        })
+    }
+
     // ---- What the edge is to know --------------------------------------------------------------
 
     /// A session's stanzas are counted from here on.
@@ -81,6 +120,12 @@ impl User {
 
     /// A connection that outlived the home of this user wants to go on with its session.
     pub(super) fn introduced(&mut self, one: &Introduced, cx: &mut Context<'_, UserMsg>) {
+        if one.closed.is_none() && one.conn.shard != cx.shard() {
+            // It came before its account went on to this shard: it follows, and asks again.
+            let again = Control::Abort(Abort::Moved);
+            let _ = self.home.io.control(cx, one.conn, again);
+            return;
+        }
         let found = match self.bars(cx) {
             Some(why) => Err(why),
             None => self.session_to_take_over(one),

@@ -42,6 +42,12 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
+    /// Somebody waits for an answer, or has not been given it yet.
+    pub(super) fn is_under_way(&self) -> bool {
+        let waits = !self.own.is_empty() || !self.of_others.is_empty();
+        waits || self.under_way > 0 || !self.untaken.is_empty()
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.own.is_empty()
             && self.of_others.is_empty()

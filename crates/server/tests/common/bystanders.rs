@@ -36,6 +36,8 @@ pub(crate) const SECRET: &str = "CRASH-0123456789";
 const HUB: &str = "hub@localhost";
 const VICTIM: &str = "victim@localhost";
 const GONE: &str = "gone@localhost";
+/// Whom everybody knows.
+pub(crate) const BYSTANDERS: [&str; 3] = [HUB, VICTIM, GONE];
 const PASSWORD: &str = "secret";
 
 const OPEN: &str = "<stream:stream to='localhost' version='1.0' xmlns='jabber:client' \
@@ -62,10 +64,11 @@ pub(crate) enum Event {
     Imported,
     ImportedLoaded,
     Administered,
+    Moved,
 }
 
 impl Event {
-    pub(crate) const ALL: [(Event, &'static str); 18] = [
+    pub(crate) const ALL: [(Event, &'static str); 19] = [
         (Event::Full, "changes are refused, the disk is full"),
         (Event::Fenced, "another home takes a range"),
         (
@@ -111,6 +114,7 @@ impl Event {
             Event::Administered,
             "an administrator asks, and has queues retried",
         ),
+        (Event::Moved, "a range moves to another shard"),
     ];
 }
 

@@ -28,6 +28,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
     Options {
         domains: vec!["localhost".into()],
         shards,
+        balance: server::options::Balance::default(),
         hand_over,
         mechanisms: vec!["SCRAM-SHA-1".into(), "PLAIN".into()],
         require_tls: false,

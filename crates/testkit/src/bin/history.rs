@@ -14,7 +14,7 @@ that nothing is lost, doubled or reordered. ROOST_BIN names the server under tes
   --seed S        the first [1]
   --minutes M     no new seed after this time
   --jobs N        seeds at the same time [2]
-  --faults LIST   of kills,stops,unsynced,disk,cuts,amnesia,actors; all; none
+  --faults LIST   of kills,stops,unsynced,disk,cuts,amnesia,actors,moves; all; none
                   [kills,stops,cuts,amnesia]
   --tiny          with bounds of the server as small as its configuration lets them be
   --rooms         in half of the seeds devices are in a room too
@@ -58,11 +58,14 @@ fn main() -> ExitCode {
         }
     };
     println!(
-        "{} seeds: {} kills, {} crashes of actors, {} messages ({} acknowledged, {} deliveries, \
-         {} refused) by {} devices in {} sessions; {} failed",
+        "{} seeds: {} kills, {} crashes of actors, {} moves of ranges ({} more stayed), {} \
+         messages ({} acknowledged, {} deliveries, {} refused) by {} devices in {} sessions; {} \
+         failed",
         summary.seeds,
         summary.kills,
         summary.actors,
+        summary.moves[0],
+        summary.moves[1],
         summary.messages,
         summary.accepted,
         summary.deliveries,
@@ -172,6 +175,7 @@ fn faults(list: &str) -> Result<Faults, String> {
             "cuts" => faults.cuts = true,
             "amnesia" => faults.amnesia = true,
             "actors" => faults.actors = true,
+            "moves" => faults.moves = true,
             _ => return Err(format!("there is no fault {name}")),
         }
     }

@@ -74,6 +74,8 @@ pub(super) struct Shared<'a> {
     pub(super) streams_stay: bool,
     /// Whether actors crash: what waits for an answer then may be refused.
     pub(super) actors_crash: bool,
+    /// Whether ranges move: a login that is under way then begins anew.
+    pub(super) ranges_move: bool,
     /// Whether nobody may be put out of the room.
     pub(super) stays_in_room: bool,
     /// Whether `id` attributes are used again and again, as some clients do.
@@ -606,7 +608,8 @@ impl Device {
 
     fn give_up(&mut self, what: &str, element: Element<'_>, shared: &mut Shared<'_>) {
         let text = format!("{}: {what} was refused: {}", self.name(), one_line(element));
-        if shared.is_disk_bad || shared.actors_crash && self.phase != Phase::Ready {
+        let may_fail = shared.actors_crash || shared.ranges_move;
+        if shared.is_disk_bad || may_fail && self.phase != Phase::Ready {
             shared.history.note(&self.name, &text);
         } else {
             shared.history.violation(text);

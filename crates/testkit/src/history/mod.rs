@@ -75,6 +75,8 @@ pub struct Summary {
     pub kills: usize,
     /// Crashes of actors.
     pub actors: usize,
+    /// Moves of ranges, and those that could not be.
+    pub moves: [usize; 2],
     /// Messages that were sent.
     pub messages: usize,
     /// Of these, acknowledged.
@@ -113,6 +115,9 @@ impl Summary {
         self.seeds += 1;
         self.kills += tally.kills;
         self.actors += tally.actors;
+        for (sum, more) in self.moves.iter_mut().zip(tally.moves) {
+            *sum += more;
+        }
         self.messages += tally.messages;
         self.accepted += tally.accepted;
         self.deliveries += tally.deliveries;

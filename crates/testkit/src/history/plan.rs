@@ -23,6 +23,8 @@ pub struct Faults {
     pub amnesia: bool,
     /// Actors of accounts crash.
     pub actors: bool,
+    /// Ranges of accounts move from one shard to another.
+    pub moves: bool,
 }
 
 impl Faults {
@@ -35,6 +37,7 @@ impl Faults {
         cuts: true,
         amnesia: true,
         actors: true,
+        moves: true,
     };
 }
 
@@ -200,6 +203,12 @@ impl Plan {
             let surplus = devices.iter().rposition(more).unwrap_or(devices.len() - 1);
             devices.remove(surplus);
         }
+        if faults.moves && seed % 2 == 1 {
+            // One without stream management keeps the range of its account where it is.
+            devices
+                .iter_mut()
+                .for_each(|device| device.is_managed = true);
+        }
         let steps = rng.usize(90..=160);
         let mut at = |count: usize| {
             let mut steps: Vec<usize> = (0..count).map(|_| rng.usize(15..steps - 10)).collect();
@@ -212,11 +221,13 @@ impl Plan {
         let disk_fault = at(usize::from(faults.disk)).first().copied();
         let disk_fault = disk_fault.map(|at| (at, moods[rng.usize(..3)]));
         let delays_ms = [0, 0, 0, 2, 10];
+        // Drawn in any case, so that seeds keep the plans they had.
+        let shards = rng.u16(1..=2);
         Self {
             users,
             devices,
             steps,
-            shards: rng.u16(1..=2),
+            shards: if faults.moves { 3 - shards % 2 } else { shards },
             commit_delay: Duration::from_millis(delays_ms[rng.usize(..delays_ms.len())]),
             is_fsync: faults.unsynced || rng.bool(),
             page: [2, 5, 20, 50][rng.usize(..4)],

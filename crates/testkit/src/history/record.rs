@@ -178,6 +178,8 @@ pub(super) struct History {
     pub(super) kills: usize,
     /// Crashes of actors, and by user those of his account's.
     pub(super) actors: usize,
+    /// Moves of ranges to another shard, and those that could not be.
+    pub(super) moves: [usize; 2],
     actors_of: Vec<usize>,
     /// The disk was full or failed for a while.
     pub(super) was_disk_bad: bool,
@@ -251,6 +253,7 @@ impl History {
             ids_of: HashMap::new(),
             kills: 0,
             actors: 0,
+            moves: [0; 2],
             actors_of: vec![0; users],
             was_disk_bad: false,
             crashes: 0,

@@ -10,7 +10,7 @@ use super::disk::Mood;
 use super::link::Cut;
 use super::plan::{Dice, Faults, KillMoment, Plan, Step};
 use super::record::{Fate, History, Message};
-use super::server::{Host, Server, Template};
+use super::server::{Host, Moving, Server, Template};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
@@ -41,6 +41,9 @@ const TURNED_OVER: Duration = Duration::from_millis(100);
 /// and of another one, which has to be asked by a command.
 const ACTOR_CRASHES: [f32; 2] = [0.08, 0.05];
 
+/// The same that the range of an account moves: the command takes several steps.
+const RANGE_MOVES: f32 = 0.3;
+
 /// Steps that a disk stays full or broken.
 const DISK_FAULT_STEPS: usize = 8;
 
@@ -56,6 +59,7 @@ pub(super) struct Outcome {
 pub(super) struct Tally {
     pub(super) kills: usize,
     pub(super) actors: usize,
+    pub(super) moves: [usize; 2],
     pub(super) messages: usize,
     pub(super) accepted: usize,
     pub(super) deliveries: usize,
@@ -117,6 +121,7 @@ impl Rig {
         let tally = Tally {
             kills: history.kills,
             actors: history.actors,
+            moves: history.moves,
             messages: history.messages.len(),
             accepted: history.messages.iter().filter(is_accepted).count(),
             refused: history.messages.iter().filter(is_refused).count(),
@@ -140,6 +145,10 @@ struct Rig {
     dice: Dice,
     /// When actors crash, and which: drawn apart, so that everything else is as without that.
     crashes: Dice,
+    /// The same of ranges that move.
+    moves: Dice,
+    /// The command that moves one.
+    moving: Option<Moving>,
     devices: Vec<Device>,
     history: History,
     is_roost: bool,
@@ -161,6 +170,8 @@ impl Rig {
             history,
             dice: Dice::new(seed),
             crashes: Dice::new(seed.rotate_left(24)),
+            moves: Dice::new(seed.rotate_left(40)),
+            moving: None,
             plan,
             server,
             is_roost,
@@ -173,6 +184,7 @@ impl Rig {
 
     /// Everybody at once: the devices and what they share.
     fn split(&mut self) -> (&mut Vec<Device>, Shared<'_>) {
+        let has_such_faults = self.plan.faults.actors || self.plan.faults.moves;
         let shared = Shared {
             history: &mut self.history,
             seed: self.seed,
@@ -181,7 +193,8 @@ impl Rig {
             has_ordered_ids: self.is_roost,
             is_disk_bad: self.is_disk_bad,
             actors_crash: self.plan.faults.actors,
-            streams_stay: self.plan.faults.actors && !self.plan.may_refuse(),
+            ranges_move: self.plan.faults.moves,
+            streams_stay: has_such_faults && !self.plan.may_refuse(),
             has_room: self.plan.has_room,
             absent: self.plan.absent(),
             stays_in_room: !self.plan.may_refuse(),
@@ -213,6 +226,7 @@ impl Rig {
             let next = self.dice.step(&self.plan);
             self.carry_out(next)?;
             self.crash_an_actor()?;
+            self.move_a_range()?;
             match self.armed {
                 Some((KillMoment::Now, _)) => {
                     for device in &mut self.devices {
@@ -257,6 +271,35 @@ impl Rig {
         self.history.actor_crashed(user);
         self.history
             .note("actor", format_args!("of {account} crashes"));
+        Ok(())
+    }
+
+    /// The range of an account moves to another shard now and then, while everybody goes on. One of
+    /// which something is under way for too long stays.
+    fn move_a_range(&mut self) -> Result<(), String> {
+        // Of a server inside this process its host moves them.
+        if !self.plan.faults.moves || self.server.inside().is_some() {
+            return Ok(());
+        }
+        if let Some(moving) = &mut self.moving {
+            let Some((has_moved, said)) = moving.has_ended()? else {
+                return Ok(());
+            };
+            if !said.contains("already") {
+                self.history.moves[usize::from(!has_moved)] += 1;
+            }
+            self.history.note("range", said.trim());
+            self.moving = None;
+        }
+        if !self.moves.chance(RANGE_MOVES) {
+            return Ok(());
+        }
+        let user = self.moves.below(self.plan.users);
+        let shard = self.moves.below(usize::from(self.plan.shards));
+        let account = format!("u{user}@{DOMAIN}");
+        self.moving = self.server.move_range(&account, shard)?;
+        self.history
+            .note("range", format_args!("of {account} shall go to {shard}"));
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use super::plan::{Plan, Tiny, USERS_MAX};
 use crate::roost::{Account, Roost, Settings};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fmt::Write as _;
+use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -165,6 +166,36 @@ pub trait Host {
     fn start_again(&mut self) -> Result<(), String>;
 }
 
+/// A command that moves a range.
+pub(super) struct Moving(Child);
+
+impl Moving {
+    /// Whether the range has moved, once the command has ended, and what that says.
+    ///
+    /// # Errors
+    /// The system does not know.
+    pub(super) fn has_ended(&mut self) -> Result<Option<(bool, String)>, String> {
+        let status = self.0.try_wait().map_err(|error| error.to_string())?;
+        if status.is_none() {
+            return Ok(None);
+        }
+        // What it says is a line.
+        let mut said = String::new();
+        if let (Some(out), Some(errors)) = (self.0.stdout.take(), self.0.stderr.take()) {
+            let _ = out.chain(errors).read_to_string(&mut said);
+        }
+        Ok(Some((said.contains("moved from"), said)))
+    }
+}
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        // It has ended, or nobody waits for it any more.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A server process.
 pub(super) enum Server {
     Roost(Box<Roost>, Option<Disk>),
@@ -219,6 +250,15 @@ impl Server {
             }
             Self::Prosody(_) | Self::Cluster(_) => Ok(None),
         }
+    }
+
+    /// Begins to move the range of an account to a shard, if the server is a process of ours.
+    pub(super) fn move_range(&self, account: &str, shard: usize) -> Result<Option<Moving>, String> {
+        let Self::Roost(roost, _) = self else {
+            return Ok(None);
+        };
+        let child = roost.begin_to_run(&["range", "move", account, &shard.to_string()])?;
+        Ok(Some(Moving(child)))
     }
 
     /// After a kill: what was not synced is gone, but for so many of each kind of changes.

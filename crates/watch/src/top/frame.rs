@@ -281,7 +281,31 @@ impl Overview<'_> {
             .figure(false, "accounts read/s", &self.rate(Counter::UsersLoaded));
         let before = [net, actors].into_iter().chain(longest);
         let all = before.chain([journal]).chain(queues).chain([store]);
-        all.chain(self.gatherings()).chain(self.cluster()).collect()
+        let all = all.chain(self.gatherings()).chain(self.ranges());
+        all.chain(self.cluster()).collect()
+    }
+
+    /// Ranges that moved between shards since the node started, once any did, and what that cost.
+    fn ranges(&self) -> Option<Line> {
+        let look = self.interval.now;
+        let count = |counter| look.counter(counter);
+        let (moved, stayed) = (count(Counter::RangesMoved), count(Counter::RangesStayed));
+        let mean = |micros, of: u64| match of {
+            0 => "-".to_owned(),
+            _ => format::micros(count(micros) as f64 / of as f64),
+        };
+        let streams = count(Counter::RangeStreams);
+        let line = Line::head(format!("{:<9}", "ranges"))
+            .figure(false, "moved", &moved.to_string())
+            .figure(false, "stayed", &stayed.to_string())
+            .figure(false, "mean gap", &mean(Counter::RangeGapMicros, moved))
+            .figure(false, "streams", &streams.to_string())
+            .figure(
+                false,
+                "mean wait",
+                &mean(Counter::RangeStreamMicros, streams),
+            );
+        (moved + stayed > 0).then_some(line)
     }
 
     /// Rooms and nodes, while there are any.

@@ -137,6 +137,26 @@ fn rooms_and_nodes_are_shown_while_there_are_any() {
     assert!(red.contains(&"4") && red.contains(&"77"), "{text}");
 }
 
+/// Goal: who looks sees whether ranges move, and what that costs those whose streams follow.
+#[test]
+fn moves_of_ranges_are_shown_once_there_are_any() {
+    assert!(!frame(130).text().contains("ranges"));
+    let (before, mut now) = (look(1), look(2));
+    for (counter, value) in [
+        (Counter::RangesMoved, 4),
+        (Counter::RangesStayed, 1),
+        (Counter::RangeGapMicros, 800),
+        (Counter::RangeStreams, 10),
+        (Counter::RangeStreamMicros, 25_000),
+    ] {
+        let shard = &mut now.sample.shards[0];
+        shard.counters.insert(counter.name().to_owned(), value);
+    }
+    let text = without_backlog(&before, &now).text();
+    let expected = "ranges      moved 4   stayed 1   mean gap 200us   streams 10   mean wait 2.5ms";
+    assert!(text.contains(expected), "{text}");
+}
+
 /// What is shown of a node in which nothing waits.
 fn without_backlog(before: &Look, now: &Look) -> Frame {
     let overview = Overview {

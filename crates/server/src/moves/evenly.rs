@@ -1,0 +1,159 @@
+//! The thread that has ranges move by themselves: it asks every shard now and then what it has to
+//! do, and the mover of a shard to let a range go. Owns what is measured; what should move is
+//! decided in `balance`.
+
+use std::thread;
+
+use actor::{Handle, Name, ShardId};
+use stdx::time::{Clock as _, SystemClock};
+use store::RangeId;
+
+use super::balance::{Balancer, Seen, Wish};
+use super::{Load, MOVER, Move, MoverMsg};
+use crate::limits::{ADMIN_DEADLINE, LOAD_DEADLINE};
+use crate::options::Balance;
+use crate::place::Place;
+
+/// Evens out the load of a node's shards until it stops.
+pub(crate) fn even_out(
+    handle: &Handle,
+    place: &Place,
+    bounds: &Balance,
+    clock: SystemClock,
+    is_over: impl Fn() -> bool,
+) {
+    let mut balancer = Balancer::new(bounds.clone());
+    let mut before = loads(handle);
+    loop {
+        thread::park_timeout(bounds.every);
+        if is_over() {
+            return;
+        }
+        let now = loads(handle);
+        let seen = seen(&before, &now, |range| place.home_of(range));
+        before = now;
+        let Some(wish) = balancer.look(&seen, clock.now()) else {
+            continue;
+        };
+        let rest = match has_moved(handle, place, wish) {
+            true => bounds.rest,
+            false => bounds.rest_stayed,
+        };
+        balancer.rests(wish.range, clock.now(), rest);
+        // What it was before says nothing of what is to come.
+        before = loads(handle);
+    }
+}
+
+/// What every shard says of itself, if it does.
+fn loads(handle: &Handle) -> Vec<Option<Load>> {
+    let mover = Name::from(MOVER);
+    let shards = (0..handle.shards()).map(ShardId::new);
+    let ask = |shard| {
+        let answer = handle.ask_named(shard, &mover, MoverMsg::Load, LOAD_DEADLINE);
+        answer.ok()
+    };
+    shards.map(ask).collect()
+}
+
+/// Has a range move; true if it did.
+fn has_moved(handle: &Handle, place: &Place, wish: Wish) -> bool {
+    let Wish { range, to } = wish;
+    let question = |reply| {
+        MoverMsg::Move(Move {
+            range,
+            to,
+            since: None,
+            reply: Some(reply),
+        })
+    };
+    let from = place.home_of(range);
+    let answer = handle.ask_named(from, &Name::from(MOVER), question, ADMIN_DEADLINE);
+    let (range, from, to) = (range.index(), from.index(), to.index());
+    match answer {
+        Ok(Ok(_)) => return true,
+        Ok(Err(why)) => tracing::debug!(range, from, to, ?why, "a range stays"),
+        Err(_) => tracing::warn!(range, from, to, "a shard did not say whether a range moves"),
+    }
+    false
+}
+
+/// What shards did between two looks.
+fn seen(
+    before: &[Option<Load>],
+    now: &[Option<Load>],
+    home_of: impl Fn(RangeId) -> ShardId,
+) -> Seen {
+    let both = before.iter().zip(now);
+    let spent: Vec<Option<(f64, Vec<u64>)>> = both
+        .map(|(before, now)| spent(before.as_ref()?, now.as_ref()?))
+        .collect();
+    let part = |range: RangeId| {
+        let home = home_of(range);
+        let spent = spent.get(usize::from(home.index()));
+        let part = spent
+            .and_then(Option::as_ref)
+            .map_or(0.0, |(share, costs)| {
+                let sum: u64 = costs.iter().sum();
+                let own = costs.get(usize::from(range.index())).copied();
+                share * own.unwrap_or_default() as f64 / sum.max(1) as f64
+            });
+        (home, part)
+    };
+    Seen {
+        ranges: RangeId::all().map(part).collect(),
+        shards: spent
+            .iter()
+            .map(|spent| spent.as_ref().map(|(share, _)| *share))
+            .collect(),
+    }
+}
+
+/// The share of its time that a shard worked between two looks, and what its ranges cost then.
+fn spent(before: &Load, now: &Load) -> Option<(f64, Vec<u64>)> {
+    let time = now.at.saturating_since(before.at).as_nanos();
+    if time == 0 {
+        return None;
+    }
+    let worked = now.working.saturating_sub(before.working);
+    let costs = now.costs.iter().zip(&before.costs);
+    let costs = costs.map(|(now, before)| now.saturating_sub(*before));
+    Some(((worked as f64 / time as f64).min(1.0), costs.collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use stdx::time::Moment;
+
+    use super::*;
+
+    fn load(seconds: u64, worked_ms: u64, costs: &[(u16, u64)]) -> Load {
+        let mut all = vec![0; usize::from(store::RANGES)];
+        for (range, cost) in costs {
+            all[usize::from(*range)] = *cost;
+        }
+        Load {
+            at: Moment::ZERO + Duration::from_secs(seconds),
+            working: worked_ms * 1_000_000,
+            costs: all,
+        }
+    }
+
+    #[test]
+    fn ranges_share_the_time_of_their_shard_by_their_cost() {
+        let before = [Some(load(10, 500, &[(0, 100)])), None];
+        let now = [
+            Some(load(20, 8_500, &[(0, 400), (2, 100)])),
+            Some(load(20, 9_000, &[(1, 1)])),
+        ];
+        let seen = seen(&before, &now, |range| ShardId::new(range.index() % 2));
+        assert_eq!(seen.shards, [Some(0.8), None]);
+        let part = |range: usize| (seen.ranges[range].1 * 1_000.0).round();
+        assert_eq!(
+            (part(0), part(1), part(2), part(4)),
+            (600.0, 0.0, 200.0, 0.0)
+        );
+    }
+}

@@ -1,0 +1,185 @@
+//! Ranges that move from one shard of a node to another on command, while clients are at work
+//! (docs/decisions/0142).
+
+#![allow(clippy::disallowed_methods)] // These wait for sockets, on the real clock.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Client, options, start, start_with};
+use server::admin::{Request, Response};
+use server::options::Balance;
+use server::{Node, Options};
+
+fn message(to: &str, body: &str) -> String {
+    format!("<message to='{to}' type='chat'><body>{body}</body></message>")
+}
+
+/// With stream management.
+fn managed(node: &Node, user: &str) -> Client {
+    let mut client = Client::login(node.addresses()[0], user, "a");
+    client.send("<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
+    client.expect("<enabled ");
+    client.send("<presence/>");
+    client.expect("<presence ");
+    client.send("<r xmlns='urn:xmpp:sm:3'/>");
+    client.expect("<a xmlns='urn:xmpp:sm:3' h='1'/>");
+    client
+}
+
+fn move_to(node: &Node, address: &str, shard: u16) -> Response {
+    node.admin().call(Request::RangeMove {
+        range: address.to_owned(),
+        shard,
+    })
+}
+
+fn code(response: &Response) -> &str {
+    match response {
+        Response::Error { code, .. } => code,
+        _ => "",
+    }
+}
+
+/// Goal: who is at both ends of a conversation can be moved again and again: no stream ends, and
+/// everything is heard once and in order, also what was sent while a range was on its way.
+#[test]
+fn streams_go_where_their_accounts_go() {
+    let running = start(2, true, &["alice", "bob"]);
+    let node = &running.node;
+    let (mut alice, mut bob) = (managed(node, "alice"), managed(node, "bob"));
+    let mut moved = 0;
+    for n in 0..40u16 {
+        alice.send(&message("bob@localhost/a", &format!("{n}.")));
+        let whose = ["alice@localhost", "bob@localhost"][usize::from(n % 2)];
+        let response = move_to(node, whose, n / 2 % 2);
+        match &response {
+            Response::Moved { from, .. } => moved += u32::from(*from != n / 2 % 2),
+            other => panic!("{other:?}"),
+        }
+        alice.send(&message("bob@localhost/a", &format!("{n}, behind.")));
+        let heard = bob.expect(&format!("<body>{n}, behind.</body>"));
+        assert_eq!(heard.matches("<body>").count(), 2, "{heard}");
+        assert!(!heard.contains("stream:"), "{heard}");
+        bob.send("<r xmlns='urn:xmpp:sm:3'/>");
+        bob.expect("<a ");
+        alice.send("<r xmlns='urn:xmpp:sm:3'/>");
+        let answered = alice.expect(&format!("h='{}'/>", 2 * n + 3));
+        assert!(!answered.contains("stream:"), "{answered}");
+    }
+    assert!(moved > 10, "{moved}");
+}
+
+/// Goal: a client without stream management would lose its stream: its range stays, an operator is
+/// told so, and the client notices nothing.
+#[test]
+fn a_range_with_a_plain_stream_stays() {
+    let running = start(2, true, &["alice", "bob"]);
+    let node = &running.node;
+    let mut alice = Client::login(node.addresses()[0], "alice", "a");
+    alice.send("<presence/>");
+    alice.expect("<presence ");
+    for shard in 0..2 {
+        let response = move_to(node, "alice@localhost", shard);
+        match &response {
+            Response::Moved { from, .. } => assert_eq!(*from, shard),
+            other => assert_eq!(code(other), "busy", "{other:?}"),
+        }
+    }
+    let mut bob = Client::login(node.addresses()[0], "bob", "a");
+    bob.send(&message("alice@localhost", "still there"));
+    let heard = alice.expect("<body>still there</body>");
+    assert!(!heard.contains("stream:"), "{heard}");
+}
+
+/// Goal: an account that nobody uses moves, and is served where it is from then on.
+#[test]
+fn who_is_not_there_moves_too() {
+    let running = start(2, true, &["alice", "bob"]);
+    let node = &running.node;
+    for shard in [0, 1, 0] {
+        let moved = move_to(node, "bob@localhost", shard);
+        assert!(matches!(moved, Response::Moved { .. }), "{moved:?}");
+    }
+    let mut alice = managed(node, "alice");
+    alice.send(&message("bob@localhost", "for later"));
+    alice.send("<r xmlns='urn:xmpp:sm:3'/>");
+    alice.expect("h='2'/>");
+    for shard in [1, 0, 1] {
+        let moved = move_to(node, "bob@localhost", shard);
+        assert!(matches!(moved, Response::Moved { .. }), "{moved:?}");
+    }
+    let mut bob = Client::login(node.addresses()[0], "bob", "a");
+    bob.send("<presence/>");
+    let heard = bob.expect("<body>for later</body>");
+    assert_eq!(heard.matches("<body>").count(), 1, "{heard}");
+}
+
+fn shards(node: &Node) -> Vec<u16> {
+    match node.admin().call(Request::RangeList) {
+        Response::Ranges { shards } => shards,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Goal: where one shard has everything to do, ranges leave it by themselves, and those who are at
+/// work notice nothing; and then it is over.
+#[test]
+fn ranges_leave_a_busy_shard_by_themselves() {
+    let options = Options {
+        balance: Balance {
+            is_on: true,
+            every: Duration::from_millis(300),
+            looks: 2,
+            busy_min: 0.01,
+            gap_min: 0.005,
+            gain_min: 0.001,
+            ..Balance::default()
+        },
+        ..options(2, true)
+    };
+    let users = ["alice", "bob", "carol", "dave"];
+    let running = start_with(options, net::Limits::default(), &users);
+    let node = &running.node;
+    for user in users {
+        let moved = move_to(node, &format!("{user}@localhost"), 0);
+        assert!(matches!(moved, Response::Moved { .. }), "{moved:?}");
+    }
+    let before = shards(node);
+    let mut clients = users.map(|user| managed(node, user));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut n = 0;
+    while shards(node) == before {
+        assert!(Instant::now() < deadline, "nothing moves");
+        for from in 0..users.len() {
+            let to = from ^ 1;
+            let bare = format!("{}@localhost/a", users[to]);
+            clients[from].send(&message(&bare, &format!("{n}.")));
+            let heard = clients[to].expect(&format!("<body>{n}.</body>"));
+            assert_eq!(heard.matches("<body>").count(), 1, "{heard}");
+            assert!(!heard.contains("stream:"), "{heard}");
+        }
+        for client in &mut clients {
+            client.send("<r xmlns='urn:xmpp:sm:3'/>");
+            // Enabled, presence, and a message each round.
+            let heard = client.expect(&format!("h='{}'/>", n + 2));
+            assert!(!heard.contains("stream:"), "{heard}");
+        }
+        n += 1;
+    }
+}
+
+/// Goal: what cannot be done is said.
+#[test]
+fn an_operator_is_told_why_not() {
+    let running = start(2, true, &["alice"]);
+    let node = &running.node;
+    assert_eq!(code(&move_to(node, "alice@localhost", 2)), "bad_request");
+    assert_eq!(code(&move_to(node, "128", 0)), "bad_request");
+    assert_eq!(code(&move_to(node, "alice@elsewhere", 0)), "foreign_domain");
+    let Response::Ranges { shards } = node.admin().call(Request::RangeList) else {
+        panic!("no list");
+    };
+    assert_eq!(shards.len(), usize::from(store::RANGES));
+}
