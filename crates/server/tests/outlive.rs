@@ -581,11 +581,11 @@ fn enter() -> String {
 }
 
 /// Only the room is somewhere else, where nothing arrives; then it is here again.
-fn loses_room(two: &Two) {
+fn loses_room(two: &Two, tenure: u32) {
     let range = two.home.door.range(ROOM);
     two.home.way.hold(true);
     two.home.door.lose(&[range]);
-    two.home.door.set_away(range, Some((EDGE, 6)));
+    two.home.door.set_away(range, Some((EDGE, tenure)));
 }
 
 fn finds_room(two: &Two, tenure: u32) {
@@ -612,7 +612,7 @@ fn that_a_room_was_not_found_is_told_to_who_waits() {
         alice.expect("code='201'");
         alice.send(&format!("<presence to='{ROOM}/Alice' type='unavailable'/>"));
         alice.expect("unavailable");
-        loses_room(&two);
+        loses_room(&two, 6);
         alice.send(&enter());
         accepted(&mut alice, 4);
         if closes {
@@ -666,12 +666,24 @@ fn that_a_room_was_not_found_is_told_to_a_member() {
     alice.send(&format!("<presence to='{ROOM}/Alice' type='unavailable'/>"));
     alice.expect("unavailable");
     thread::sleep(SOON / 2);
-    loses_room(&two);
+    loses_room(&two, 6);
     alice.send(&enter());
     accepted(&mut alice, 5);
     finds_room(&two, 7);
     two.home.way.give_back();
     alice.expect("<presence type='error'");
+    // What one who is there sends once more makes nobody leave.
+    alice.send(&enter());
+    alice.expect("code='110'");
+    loses_room(&two, 8);
+    alice.send(&enter());
+    accepted(&mut alice, 7);
+    finds_room(&two, 9);
+    two.home.way.give_back();
+    thread::sleep(SOON / 8);
+    alice.send("<iq type='get' id='end' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
+    let heard = alice.expect("id='end'");
+    assert!(!heard.contains("<presence type='error'"), "{heard}");
 }
 
 /// Goal: what a session has acknowledged when its link is lost is not given to the next one, also

@@ -475,6 +475,16 @@ impl User {
         }
     }
 
+    /// Whether a managed session has entered a room, which has answered and did not put it out
+    /// since. That it reads the room's log is not enough: a member's session does so anyway.
+    pub(super) fn has_entered(&self, at: usize, room: &str) -> bool {
+        let room = Name::from(room);
+        let managed = self.sessions[at].managed.as_ref();
+        let rooms = managed.and_then(|managed| managed.rooms.as_ref());
+        let follows = rooms.is_some_and(|rooms| rooms.follows(&room));
+        follows && self.is_in(at, &room) && !self.is_awaited(at, &room)
+    }
+
     /// Whether a room has not answered yet to a session that enters it.
     fn is_awaited(&self, at: usize, room: &str) -> bool {
         let managed = self.sessions[at].managed.as_ref();

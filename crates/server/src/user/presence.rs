@@ -258,6 +258,7 @@ impl User {
             return self.reply_error(self.sessions[at].conn, &frame, &error, cx);
         }
         let is_room = self.home.hosts_rooms(address::domain(address::bare(to)));
+        let was_there = is_room && self.has_entered(at, address::bare(to));
         if is_room {
             self.enters_or_leaves(at, to, frame.attr_raw("type").is_some());
         }
@@ -282,7 +283,7 @@ impl User {
         }
         self.save_session(at);
         let (bare, resource) = address::split(to);
-        if is_room && !leaves && frame.child("x", ns::MUC).is_some() {
+        if is_room && !leaves && !was_there && frame.child("x", ns::MUC).is_some() {
             self.is_entering(at, bare);
         }
         if is_room && self.destination(bare) == Destination::Local {

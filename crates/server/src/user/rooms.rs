@@ -94,11 +94,7 @@ impl User {
             return false;
         }
         let from = frame.attr("from").unwrap_or_default();
-        let room = Name::from(address::bare(&from));
-        // That it reads the room's log says nothing: a member's session does so anyway.
-        let managed = self.sessions[at].managed.as_ref();
-        let has_entered = managed.is_some_and(|managed| !managed.entering.contains(&room));
-        self.is_in(at, &room) && has_entered
+        self.has_entered(at, address::bare(&from))
     }
 
     /// The room or service believes that a session is there which is not: a message comes back, and
