@@ -468,8 +468,7 @@ impl<R: Clone + Eq> Followed<R> {
                 own.is_void = true;
             }
         }
-        let void = self.rooms.iter().filter(|own| own.is_void);
-        void.map(|own| own.room.clone()).collect()
+        self.void()
     }
 
     /// What [`Followed::resume`] asked for is recorded, and the client has heard that its session
@@ -510,9 +509,9 @@ impl<R: Clone + Eq> Followed<R> {
     }
 
     /// The same for a session that was recovered at another home: its connection was written
-    /// everything up to the count `written`, of which its client has acknowledged `h`. Gives the
-    /// rooms of which it has to be recorded what was not written, as for [`Followed::resume`].
-    pub fn adopt(&mut self, (h, written): (Count, Count)) -> Vec<R> {
+    /// everything up to the count `written`, of which its client has acknowledged `h`. What was not
+    /// written has to be recorded before anything is ([`Followed::void`]).
+    pub fn adopt(&mut self, (h, written): (Count, Count)) {
         self.unsent = 0;
         self.detach();
         self.acknowledge(h);
@@ -528,6 +527,11 @@ impl<R: Clone + Eq> Followed<R> {
                 own.is_void = true;
             }
         }
+    }
+
+    /// Rooms of which a record may have counts that were given out anew since: before anything has
+    /// these counts, it has to be recorded what was given.
+    pub fn void(&self) -> Vec<R> {
         let void = self.rooms.iter().filter(|own| own.is_void);
         void.map(|own| own.room.clone()).collect()
     }

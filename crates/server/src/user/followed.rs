@@ -568,6 +568,15 @@ impl User {
         }
     }
 
+    /// That counts of rooms' messages begin anew is recorded.
+    pub(super) fn record_void_rooms(&mut self, at: usize) {
+        let managed = self.sessions[at].managed.as_ref();
+        let rooms = managed.and_then(|managed| managed.rooms.as_ref());
+        for room in rooms.map_or_else(Vec::new, |rooms| rooms.void()) {
+            self.record_room(at, &room);
+        }
+    }
+
     /// It has heard that its session goes on.
     pub(super) fn rooms_resumed(
         &mut self,

@@ -209,9 +209,8 @@ impl User {
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
-        let mut rooms = Vec::new();
         if let Some(followed) = &mut managed.rooms {
-            rooms = followed.adopt(counts);
+            followed.adopt(counts);
             let given = followed.in_flight();
             known.extend(given.map(|count| (count.number(), Kept::Elsewhere)));
         }
@@ -232,9 +231,6 @@ impl User {
         }
         for seq in owed {
             self.has_full_session |= !managed.push(What::Entry(seq), &[], limits);
-        }
-        for room in rooms {
-            self.record_room(at, &room);
         }
         self.save_session(at);
     }

@@ -264,6 +264,10 @@ impl User {
         };
         resuming.entries.extend(frames);
         if resuming.is_adopted {
+            // What was recorded before may have been refused since. Without it the client would be
+            // written stanzas under counts that a record has for other ones.
+            self.record_void_rooms(at);
+            self.save_session(at);
             self.save_progress(cx);
             return self.emit(Effect::Resumed { number, conn }, cx);
         }
