@@ -485,9 +485,9 @@ fn what_a_room_could_not_record_makes_nobody_forget_what_was_given() {
     assert_eq!(play(20_028, &Arc::default()), None);
 }
 
-/// A home that took a session over could not record that a message of a room was not written; then
-/// it wrote presence under the count that the record had for that message, and crashed. The next one
-/// took the message for written: it was lost.
+/// A home that took a session over could not record that a message of a room was not written. Then
+/// it wrote presence under the count that the record had for that message, and crashed. The next
+/// one took the message for written: it was lost.
 #[test]
 fn what_a_home_could_not_record_makes_the_next_one_forget_nothing() {
     hide_crashes_on_purpose();
