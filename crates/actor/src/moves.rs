@@ -171,8 +171,9 @@ impl Core {
         let (mut all, mut names) = (Vec::new(), Vec::new());
         let mut in_the_way = InTheWay::default();
         for (key, slot) in chosen {
-            // Answers and timers that are due would be lost with it.
-            let is_owed = slot.reserved > 0 || slot.urgent.len() > 0;
+            // Answers and timers that are due would be lost with it; and what has come for this
+            // incarnation, as from a connection that has ended since, the next does not understand.
+            let is_owed = slot.reserved > 0 || slot.waiting() > 0;
             let may_move = match &slot.actor {
                 Some(actor) => actor.may_move(),
                 None if slot.flags.started => Leave::Soon,
