@@ -160,25 +160,13 @@ impl Core {
         activate: bool,
     ) -> Result<(), SendError<M>> {
         if shard != self.id {
-            let to = Target::Name {
-                name: Name::clone(name),
-                activate,
-                is_led: false,
-            };
-            return self.send_away(
-                shard,
-                Envelope {
-                    to,
-                    priority: false,
-                    msg,
-                },
-            );
+            return self.send_name_away(shard, name, msg, (activate, false));
         }
         match self.locate::<M>(name, activate) {
             Ok((id, key)) => self.put(id, key, msg, false),
             Err(NotThere::Absent) => Err(SendError::Gone(msg)),
             Err(NotThere::Quarantined | NotThere::NoRoom) => Err(SendError::Full(msg)),
-            Err(NotThere::Moved(shard)) => self.lead_on(shard, name, msg, activate),
+            Err(NotThere::Moved(shard)) => self.send_name_away(shard, name, msg, (activate, true)),
             Err(NotThere::Coming) => {
                 let id = self.realm_id::<M>();
                 self.park(id, name, msg, (activate, false))
@@ -186,19 +174,19 @@ impl Core {
         }
     }
 
-    /// Sends a message after its entity, which has moved.
-    fn lead_on<M: Send + 'static>(
+    /// Sends a message to a name on another shard; `is_led` says that its entity has moved there.
+    fn send_name_away<M: Send + 'static>(
         &mut self,
         shard: ShardId,
         name: &Name,
         msg: M,
-        activate: bool,
+        (activate, is_led): (bool, bool),
     ) -> Result<(), SendError<M>> {
         let envelope = Envelope {
             to: Target::Name {
                 name: Name::clone(name),
                 activate,
-                is_led: true,
+                is_led,
             },
             priority: false,
             msg,
@@ -325,7 +313,8 @@ impl Core {
                         }
                     }
                     Err(NotThere::Moved(shard)) => {
-                        if let Err(error) = self.lead_on(shard, &name, msg, activate) {
+                        if let Err(error) = self.send_name_away(shard, &name, msg, (activate, true))
+                        {
                             self.refuse(id, Some(name), error.into_inner(), Refused::Full);
                         }
                     }
