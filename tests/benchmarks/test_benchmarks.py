@@ -213,11 +213,13 @@ def test_fanout_calls(run):
 
 def test_beside(run):
     assert run.status in (GOOD, MISSED_BUDGET), run.said
-    assert run.loads() == 2
-    [(silent, talks)] = run.tables()
+    assert run.loads() == 3
+    [(silent, floor, talks)] = run.tables()
     assert (silent[0], talks[0]) == ("silent", "talks")
-    assert float(silent[1]) == 0 and float(talks[1]) > 1, run.said
-    assert (silent[-1], talks[-1]) == ("0", "0"), run.said
+    assert float(silent[1]) == 0, run.said
+    # What the floor and the room say.
+    assert float(floor[1]) > 1 and float(talks[1]) > 1, run.said
+    assert (silent[-1], floor[-1], talks[-1]) == ("0", "0", "0"), run.said
 
 
 def test_at_rest(run):
