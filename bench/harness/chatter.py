@@ -1,19 +1,23 @@
 """A client of a cluster that goes on saying something to its partner, whatever happens: when a link
-is lost it resumes its session (XEP-0198) at another node. It notes when what it said was accepted,
-and what it is told."""
+is lost it resumes its session (XEP-0198) at another node, drawn at random or named by the one that
+ended the stream. It notes when what it said was accepted, and what it is told."""
 import asyncio
 import base64
 import collections
+import random
 import re
 import time
 
+from . import scram
+
 # From the connect until the session is there; then it begins again.
-PATIENCE = 10
+PATIENCE = 15
 # Nothing came for so long, although something was asked: the link is taken for lost.
 SILENCE = 20
 PAUSE = 0.2
 HEADER = ("<?xml version='1.0'?><stream:stream to='localhost' version='1.0' xmlns='jabber:client' "
           "xmlns:stream='http://etherx.jabber.org/streams'>")
+CHALLENGE = re.compile(r">([^<]*)<")
 BODY = re.compile(r"<body>(\d+) (\d+) ([\d.]+)</body>")
 # A stanza, or an element of the stream, as far as this client has to tell them apart.
 FIRST = re.compile(r"<(/?[a-z:]+)([^>]*?)(/?)>")
@@ -24,47 +28,71 @@ class Lost(Exception):
 
 
 class Chatter:
-    def __init__(self, number, cluster, every):
-        self.number, self.ports, self.every = number, cluster.clients, every
-        self.at = number % 3
+    def __init__(self, number, addresses, every):
+        self.number, self.addresses, self.every = number, addresses, every
+        self.first = self.at = number % len(addresses)
+        self.dice = random.Random(number)
+        # Where the last stream said that this client should go.
+        self.sent_to = None
         self.token = None
-        # Stanzas that were sent and not acknowledged; how many were.
+        # Stanzas that were sent and not acknowledged, with the time; how many were.
         self.unacked, self.acked, self.received = collections.deque(), 0, 0
         self.said = 0
         # When something was accepted that was not before.
         self.accepted_at = []
+        # When a message was accepted, and how long after it was said.
+        self.waits = []
         # How many of those that this client said were accepted.
         self.accepted = 0
         self.heard, self.delays = [], []
         # When a stream with a session ended, the node that it was at, and why; and failed logins.
         self.ended, self.failed = [], []
-        self.resumed = self.refused = 0
-        self.is_over = self.is_quiet = False
+        # How many resumptions were asked for and done, and when one was refused.
+        self.asked, self.resumed, self.refused = 0, 0, []
+        self.is_over = self.is_quiet = self.is_up = self.is_leaving = False
         self.reader = self.writer = None
         self.buffer = ""
 
-    async def run(self):
-        while not self.is_over:
-            ends = self.failed
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    await self.log_in()
-                ends = self.ended
-                talk = asyncio.create_task(self.talk())
-                try:
-                    await self.listen()
-                finally:
-                    talk.cancel()
-            except (Lost, OSError, TimeoutError) as error:
-                if self.is_over:
-                    return
-                ends.append((time.monotonic(), self.at, str(error) or type(error).__name__))
-                self.at = (self.at + 1) % len(self.ports)
+    async def run(self, later=0):
+        await asyncio.sleep(later)
+        # Goes on when the link is lost: what is said meanwhile is sent in the next one.
+        talk = asyncio.create_task(self.talk())
+        try:
+            while not self.is_over:
+                await self.stay()
                 await asyncio.sleep(PAUSE)
-            finally:
-                if self.writer:
-                    self.writer.close()
-                self.writer = None
+        finally:
+            talk.cancel()
+
+    async def stay(self):
+        """One connection, to its end."""
+        ends = self.failed
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self.log_in()
+            ends = self.ended
+            await self.listen()
+        except (Lost, OSError, TimeoutError) as error:
+            if not self.is_leaving:
+                ends.append((time.monotonic(), self.at, str(error) or type(error).__name__))
+            self.at = self.elsewhere()
+        finally:
+            self.is_up = self.is_leaving = False
+            if self.writer:
+                self.writer.close()
+            self.reader = self.writer = None
+
+    def leave_for(self, at):
+        """Gives its link up without a word, and goes to another node."""
+        self.sent_to, self.is_leaving = self.addresses[at], True
+        self.writer.close()
+
+    def elsewhere(self):
+        """The node to try next."""
+        named, self.sent_to = self.sent_to, None
+        if named in self.addresses:
+            return self.addresses.index(named)
+        return self.dice.choice([at for at in range(len(self.addresses)) if at != self.at])
 
     def write(self, text):
         self.writer.write(text.encode())
@@ -110,7 +138,10 @@ class Chatter:
             end = close + len(name) + 3
         element, self.buffer = self.buffer[:end], self.buffer[end:]
         if name == "stream:error":
-            condition = re.search(r"<([a-z-]+) xmlns", element)[1]
+            condition, said = re.search(r"<([a-z-]+) xmlns[^>]*>([^<]*)", element).groups()
+            if condition == "see-other-host":
+                host, _, port = said.rpartition(":")
+                self.sent_to = (host, int(port))
             text = re.search(r"<text [^>]*>([^<]*)", element)
             raise Lost(f"{condition}: {text[1]}" if text else condition)
         return element
@@ -125,45 +156,52 @@ class Chatter:
 
     async def log_in(self):
         self.buffer = ""
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.ports[self.at])
+        self.reader, self.writer = await asyncio.open_connection(*self.addresses[self.at])
         self.write(HEADER)
         await self.expect("stream:features")
-        secret = base64.b64encode(f"\0u{self.number}\0pw".encode()).decode()
-        self.write("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>"
-                   f"{secret}</auth>")
+        begun = scram.begin(f"u{self.number}")
+        self.write("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='SCRAM-SHA-1'>"
+                   f"{scram.text(b'n,,' + begun.encode())}</auth>")
+        challenge = CHALLENGE.search(await self.expect("challenge"))[1]
+        answer = scram.answer(begun, base64.b64decode(challenge).decode())
+        self.write("<response xmlns='urn:ietf:params:xml:ns:xmpp-sasl'>"
+                   f"{scram.text(answer.encode())}</response>")
         await self.expect("success")
         self.write(HEADER)
         await self.expect("stream:features")
         if self.token:
+            self.asked += 1
             self.write(f"<resume xmlns='urn:xmpp:sm:3' h='{self.received}' "
                        f"previd='{self.token}'/>")
             answer = await self.expect("resumed", "failed")
             if answer.startswith("<resumed"):
                 self.resumed += 1
                 self.acknowledge(answer)
-                for stanza in self.unacked:
+                self.is_up = True
+                for stanza, _ in self.unacked:
                     self.write(stanza)
                 self.write("<r xmlns='urn:xmpp:sm:3'/>")
                 return
-            self.refused += 1
+            self.refused.append(time.monotonic())
             if " h=" in answer:
                 self.acknowledge(answer)
-        # What was not acknowledged is said again in the new session.
-        again, self.unacked = self.unacked, collections.deque()
         self.write("<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'>"
                    "<resource>r</resource></bind></iq>")
         await self.expect("iq")
         self.write("<enable xmlns='urn:xmpp:sm:3' resume='true'/>")
         self.token = re.search(r" id=['\"]([^'\"]+)", await self.expect("enabled"))[1]
+        # What was not acknowledged is said again in the new session.
+        again, self.unacked = self.unacked, collections.deque()
         self.acked = self.received = 0
-        self.send("<presence/>")
-        for stanza in again:
+        self.is_up = True
+        self.send("<presence/>", time.monotonic())
+        for stanza, moment in again:
             if stanza.startswith("<message"):
-                self.send(stanza)
+                self.send(stanza, moment)
 
-    def send(self, stanza):
-        self.unacked.append(stanza)
-        if self.writer:
+    def send(self, stanza, moment):
+        self.unacked.append((stanza, moment))
+        if self.is_up:
             self.write(f"{stanza}<r xmlns='urn:xmpp:sm:3'/>")
 
     async def talk(self):
@@ -171,19 +209,22 @@ class Chatter:
             now = time.monotonic()
             body = f"{self.number} {self.said} {now:.6f}"
             self.send(f"<message type='chat' to='u{self.number ^ 1}@localhost' id='{self.said}'>"
-                      f"<body>{body}</body></message>")
+                      f"<body>{body}</body><origin-id xmlns='urn:xmpp:sid:0' id='{self.said}'/>"
+                      "</message>", now)
             self.said += 1
             await asyncio.sleep(self.every)
 
     def acknowledge(self, element):
         count = int(re.search(r" h=['\"](\d+)", element)[1])
-        fresh = 0
+        now, before = time.monotonic(), self.accepted
         while self.acked < count and self.unacked:
-            fresh += self.unacked.popleft().startswith("<message")
+            stanza, moment = self.unacked.popleft()
             self.acked += 1
-        if fresh:
-            self.accepted += fresh
-            self.accepted_at.append(time.monotonic())
+            if stanza.startswith("<message"):
+                self.accepted += 1
+                self.waits.append((now, now - moment))
+        if self.accepted > before:
+            self.accepted_at.append(now)
 
     async def listen(self):
         while True:

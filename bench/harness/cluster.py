@@ -1,8 +1,9 @@
 """A cluster on this machine: three servers of its engine and three nodes, each a process that can
-be killed and started again by itself."""
+be killed, stopped and started again by itself."""
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import time
 
@@ -12,23 +13,44 @@ NAMES = "abc"
 WELL_SECONDS = 90
 
 ENGINE = """server_name: n{number}
-listen: 127.0.0.1:{port}
-http: 127.0.0.1:{monitor}
+listen: {host}:{port}
+http: {host}:{monitor}
 jetstream {{ store_dir: "{folder}/n{number}", sync_interval: always }}
 cluster {{ name: roost, listen: 127.0.0.1:{route}, routes: [{routes}] }}
 """
 
 NODE = """
 [http]
-listen = ["127.0.0.1:{http}"]
+listen = ["{host}:{http}"]
 listen_tls = []
 [cluster]
 engine = [{engine}]
 monitor = [{monitors}]
 name = "{name}"
 zone = "{name}"
-listen = "127.0.0.1:{link}"
-"""
+listen = "{link}"
+{more}"""
+
+
+class Here:
+    """Where everything is: at the loopback address."""
+    engine = "127.0.0.1"
+
+    @staticmethod
+    def clients(_at):
+        return "127.0.0.1"
+
+    links = clients
+
+    @staticmethod
+    def within(_at, command):
+        """The command that runs `command` where node number `at` is."""
+        return command
+
+    @staticmethod
+    def more(_at, _port, _folder):
+        """What else the configuration of a node says about the cluster."""
+        return ""
 
 
 def nats():
@@ -45,36 +67,38 @@ def quoted(texts):
 
 
 class Cluster:
-    """Its ports are `first` and the next 25."""
+    """Its ports are `first` and the next 25; `places` is where its parts are."""
 
-    def __init__(self, folder, first):
+    def __init__(self, folder, first, places=Here):
         self.folder = folder
-        self.clients = [first + 2 * at for at in range(3)]
-        self.http = [first + 10 + at for at in range(3)]
-        self.links = [first + 13 + at for at in range(3)]
+        # Where clients reach the nodes.
+        self.addresses = [(places.clients(at), first + 2 * at) for at in range(3)]
         engine, monitor, route = ([first + 16 + 3 * kind + at for at in range(3)]
                                   for kind in range(3))
-        self.programs, self.logs, self.ports = {}, {}, {}
+        self.programs, self.logs, self.listens = {}, {}, {}
         routes = quoted(f"nats://127.0.0.1:{port}" for port in route)
         keys = servers.certificate(folder)
         for at, name in enumerate(NAMES):
             path = f"{folder}/n{at + 1}.conf"
             with open(path, "w") as out:
-                out.write(ENGINE.format(number=at + 1, port=engine[at], monitor=monitor[at],
-                                        route=route[at], routes=routes, folder=folder))
-            self.add(f"n{at + 1}", [nats(), "-c", path], engine[at])
+                out.write(ENGINE.format(number=at + 1, host=places.engine, port=engine[at],
+                                        monitor=monitor[at], route=route[at], routes=routes,
+                                        folder=folder))
+            self.add(f"n{at + 1}", [nats(), "-c", path], (places.engine, engine[at]))
             os.makedirs(f"{folder}/{name}")
-            config = servers.configure(f"{folder}/{name}", self.clients[at], keys, NODE.format(
-                http=self.http[at], name=name, link=self.links[at],
-                engine=quoted(f"nats://127.0.0.1:{port}" for port in engine),
-                monitors=quoted(f"http://127.0.0.1:{port}" for port in monitor)),
-                archive=True)
-            self.add(name, [servers.program("roost"), "serve", "--config", config],
-                     self.clients[at])
+            host, port = self.addresses[at]
+            config = servers.configure(f"{folder}/{name}", port, keys, NODE.format(
+                host=host, http=first + 10 + at, name=name,
+                link=f"{places.links(at)}:{first + 13 + at}",
+                engine=quoted(f"nats://{places.engine}:{port}" for port in engine),
+                monitors=quoted(f"http://{places.engine}:{port}" for port in monitor),
+                more=places.more(at, port, folder)), archive=True, host=host)
+            command = [servers.program("roost"), "serve", "--config", config]
+            self.add(name, places.within(at, command), (host, port))
         self.running = {}
 
-    def add(self, name, command, port):
-        self.programs[name], self.ports[name] = command, port
+    def add(self, name, command, listens):
+        self.programs[name], self.listens[name] = command, listens
         self.logs[name] = f"{self.folder}/{name}.log"
 
     def start(self, name):
@@ -88,8 +112,21 @@ class Cluster:
         child.kill()
         child.wait()
 
+    def pause(self, name):
+        self.running[name].send_signal(signal.SIGSTOP)
+
+    def go_on(self, name):
+        self.running[name].send_signal(signal.SIGCONT)
+
+    def stop(self, name):
+        """Ends it in order; whether it did so."""
+        child = self.running.pop(name)
+        process.stop(child)
+        return child.returncode == 0
+
     def wait_for(self, name):
-        process.wait_for(self.ports[name], self.running[name], self.logs[name])
+        host, port = self.listens[name]
+        process.wait_for(port, self.running[name], self.logs[name], host)
 
     def ask(self, *arguments, node="a"):
         """What the program says to an administrator's command."""
@@ -121,11 +158,11 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def running(folder, first, users):
+def running(folder, first, users, places=Here):
     """A cluster with accounts u0.. of password "pw"."""
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
-    cluster = Cluster(folder, first)
+    cluster = Cluster(folder, first, places)
     try:
         for name in ("n1", "n2", "n3"):
             cluster.start(name)
@@ -139,10 +176,10 @@ def running(folder, first, users):
         for name in NAMES:
             cluster.wait_for(name)
         cluster.until_well()
-        for user in range(users):
-            said = cluster.ask("user", "add", f"u{user}@localhost", "--password", "pw")
-            if said.returncode:
-                raise process.Trouble(said.stderr)
+        said = cluster.ask("provision", "--domain", "localhost", "--users", str(users),
+                           "--password", "pw", "--quiet")
+        if said.returncode:
+            raise process.Trouble(said.stderr)
         yield cluster
     finally:
         # Nodes first: the engine has what they accepted.

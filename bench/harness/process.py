@@ -47,19 +47,19 @@ def running(command, ports, log, **options):
         stop(process)
 
 
-def accepts(port):
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=2):
+def accepts(port, host="127.0.0.1"):
+    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=2):
         return True
     return False
 
 
-def wait_for(port, process, log):
+def wait_for(port, process, log, host="127.0.0.1"):
     end = time.monotonic() + START_SECONDS
-    while not accepts(port):
+    while not accepts(port, host):
         if process.poll() is not None:
             raise Trouble(f"{process.args[0]} ended with code {process.returncode}:\n{tail(log)}")
         if time.monotonic() > end:
-            raise Trouble(f"{process.args[0]} does not listen on port {port}:\n{tail(log)}")
+            raise Trouble(f"{process.args[0]} does not listen on {host}:{port}:\n{tail(log)}")
         time.sleep(0.1)
 
 

@@ -18,8 +18,8 @@ domain = "localhost"
 data = "{dir}/data"
 {top}
 [c2s]
-listen = ["127.0.0.1:{port}"]
-listen_tls = ["127.0.0.1:{tls_port}"]
+listen = ["{host}:{port}"]
+listen_tls = ["{host}:{tls_port}"]
 require_tls = false
 [tls]
 certificate = "{certificate}"
@@ -130,13 +130,14 @@ def running(name, folder, users, contacts, port, limits="", **more):
         shutil.rmtree(f"{home}/{part}", ignore_errors=True)
 
 
-def configure(home, port, keys, limits="", top="", durability="memory", archive=False):
+def configure(home, port, keys, limits="", top="", durability="memory", archive=False,
+              host="127.0.0.1"):
     """Writes the configuration of a Roost in the folder `home`; returns its path."""
     config = f"{home}/roost.toml"
     with open(config, "w") as out:
-        out.write(ROOST.format(dir=home, port=port, tls_port=port + 1, certificate=keys[0],
-                               key=keys[1], limits=limits, top=top, durability=durability,
-                               archive=str(archive).lower()))
+        out.write(ROOST.format(dir=home, host=host, port=port, tls_port=port + 1,
+                               certificate=keys[0], key=keys[1], limits=limits, top=top,
+                               durability=durability, archive=str(archive).lower()))
     return config
 
 
