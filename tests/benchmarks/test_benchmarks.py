@@ -31,18 +31,21 @@ FLOOD = str(TARGET / "debug" / "flood")
 # Generous, because the machine may have much else to do.
 DEADLINE_S = 400
 AT_ONCE = 6
-# Below those that testkit gives to servers of other tests, which run beside. Each script gets ten.
-FIRST_PORT, LAST_PORT, PORTS, PORTS_EACH = 16_500, 18_000, 250, 10
+# Below those that testkit gives to servers of other tests, which run beside.
+FIRST_PORT, LAST_PORT, PORTS = 16_500, 18_000, 260
 
 GOOD, TOO_FEW, MISSED_BUDGET = 0, 2, 3
 
 
 class Run:
     """A script with arguments that make it small. `seconds` are what phases last at most, `more`
-    is added to the load's arguments: both by the program `flood` beside this file."""
+    is added to the load's arguments: both by the program `flood` beside this file. It uses so many
+    `ports`."""
 
-    def __init__(self, command, seconds=None, more="", page="benchmarks.md", has_page=True):
+    def __init__(self, command, seconds=None, more="", page="benchmarks.md", has_page=True,
+                 ports=10):
         self.command, self.seconds, self.more = command.split(), seconds, more
+        self.ports = ports
         self.name = self.command[0]
         self.page, self.has_page = page, has_page
 
@@ -128,8 +131,8 @@ RUNS = {
                   seconds=2),
     "at_rest": Run("at-rest --rooms 0,300 --settle 1"),
     "largest": Run("largest --servers 2 --users 30 --hold 1 --spare 0"),
-    # It takes thirty ports: the last one.
-    "takeover": Run("takeover --users 6 --rounds 1 --kinds node"),
+    "takeover": Run("takeover --users 6 --rounds 1 --kinds node", ports=30),
+    "outages": Run("outages --users 6 --nodes 1 --kinds kill,cut", page="reliability.md", ports=30),
 }
 NEEDS = {"instructions": ("callgrind_control",), "fanout_calls": ("strace",),
          "ledger": ("heaptrack", "zstdcat")}
@@ -166,11 +169,13 @@ def runs(request, first_port, tmp_path_factory):
     subprocess.run(["make", "-s", "-C", ROOT / "bench" / "floor"], check=True)
     tested = {item.name.removeprefix("test_") for item in request.session.items}
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as threads:
-        begun = {}
-        for number, (name, run) in enumerate(RUNS.items()):
+        begun, port = {}, first_port
+        for name, run in RUNS.items():
             if name in tested and all(map(shutil.which, NEEDS.get(name, ()))):
-                port = first_port + number * PORTS_EACH
                 begun[name] = threads.submit(run.start, tmp_path_factory.mktemp(name), port)
+            port += run.ports
+        # One is held.
+        assert port < first_port + PORTS
         yield begun
 
 
@@ -283,6 +288,16 @@ def test_takeover(run):
     assert "lost 0, twice 0, out of order 0" in run.said
     [[killed, times, *_]] = run.tables()[0]
     assert (killed, times) == ("a node", "1"), run.said
+
+
+def test_outages(run):
+    if run.status == TOO_FEW:
+        pytest.skip(run.said)
+    assert run.status in (GOOD, MISSED_BUDGET), run.said
+    assert "lost 0, twice 0, out of order 0" in run.said
+    [rows] = run.tables()
+    assert column(rows, 0) == ["killed, started 4 s later", "cut off for 10 s"], run.said
+    assert column(rows, 1) == ["1", "1"], run.said
 
 
 def test_curves(run):
