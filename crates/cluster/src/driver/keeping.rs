@@ -69,6 +69,13 @@ enum Said {
     Leader(bool),
 }
 
+/// What the node says of itself, of which others are to hear at once.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Says {
+    is_draining: bool,
+    is_slow: bool,
+}
+
 /// The task of the map.
 pub(super) struct Keeping {
     parts: Parts,
@@ -83,7 +90,7 @@ pub(super) struct Keeping {
     ended: Vec<Epoch>,
     applied: Vec<(u64, Load)>,
     ticks: u32,
-    is_draining: bool,
+    says: Says,
     /// What a stream is to be told once it has room: the last word counts.
     untold: Vec<Option<Command>>,
 }
@@ -116,7 +123,7 @@ impl Keeping {
             ended: vec![0; streams],
             applied: vec![(0, Load::default()); streams],
             ticks: 0,
-            is_draining: false,
+            says: Says::default(),
             untold: (0..streams).map(|_| None).collect(),
             parts,
         }
@@ -186,8 +193,12 @@ impl Keeping {
     fn on_tick(&mut self) {
         let now = self.clock.now();
         self.ticks = self.ticks.wrapping_add(1);
-        let is_draining = self.parts.door.is_draining.load(Ordering::Relaxed);
-        let has_news = std::mem::replace(&mut self.is_draining, is_draining) != is_draining;
+        let door = &self.parts.door;
+        let says = Says {
+            is_draining: door.is_draining.load(Ordering::Relaxed),
+            is_slow: door.is_slow.load(Ordering::Relaxed),
+        };
+        let has_news = std::mem::replace(&mut self.says, says) != says;
         if has_news || self.ticks.is_multiple_of(TICKS_PER_LOOK) {
             self.look();
         }
@@ -236,14 +247,13 @@ impl Keeping {
         });
         let reports = reports.collect();
         let door = &self.parts.door;
-        let is_slow = door.is_slow.load(Ordering::Relaxed);
-        let weight = match self.is_draining {
+        let weight = match self.says.is_draining {
             // Older nodes know no other word for it.
             true => 0,
             false => door.weight.load(Ordering::Relaxed),
         };
-        self.keeper.drain(self.is_draining);
-        self.keeper.report(is_slow, weight, reports);
+        self.keeper.drain(self.says.is_draining);
+        self.keeper.report(self.says.is_slow, weight, reports);
     }
 
     fn perform(&mut self) {
