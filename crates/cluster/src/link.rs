@@ -34,7 +34,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -175,6 +175,9 @@ pub struct LinkStatus {
     pub name: String,
     /// Packets can leave now.
     pub is_connected: bool,
+    /// For how long at least it has said nothing, or had said nothing when its last connection was
+    /// lost. In ticks, of which those that this process slept through are one.
+    pub silent: Duration,
     /// The map has it.
     pub is_known: bool,
     /// Packets that wait for it or were not acknowledged by it.
@@ -215,6 +218,8 @@ struct Peer {
     /// The map has it; otherwise nothing is taken for it.
     is_known: AtomicBool,
     is_connected: AtomicBool,
+    /// Ticks without a word of it, also of a connection that was lost.
+    silent_ticks: AtomicU32,
     /// Where the map has it nobody listens, as of the last attempt to connect.
     is_refusing: AtomicBool,
     last_error: Mutex<Option<String>>,
@@ -238,6 +243,7 @@ impl Peer {
             unreadable: AtomicU64::new(0),
             is_known: AtomicBool::new(false),
             is_connected: AtomicBool::new(false),
+            silent_ticks: AtomicU32::new(0),
             is_refusing: AtomicBool::new(false),
             last_error: Mutex::default(),
             place: watch::Sender::new(None),
@@ -260,10 +266,11 @@ impl Peer {
         self.unanswered.load(Ordering::Relaxed) >= options.answers_max.max(1)
     }
 
-    fn status(&self) -> LinkStatus {
+    fn status(&self, options: &Options) -> LinkStatus {
         LinkStatus {
             name: self.name.clone(),
             is_connected: self.is_connected.load(Ordering::Relaxed),
+            silent: options.tick * self.silent_ticks.load(Ordering::Relaxed).saturating_sub(1),
             is_known: self.is_known.load(Ordering::Relaxed),
             packets: self.packets.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
@@ -493,7 +500,8 @@ impl Links {
     /// How every link stands.
     pub fn status(&self) -> Vec<LinkStatus> {
         let peers = self.shared.peers.iter().map_while(OnceLock::get);
-        peers.map(|peer| peer.status()).collect()
+        let options = &self.shared.options;
+        peers.map(|peer| peer.status(options)).collect()
     }
 }
 

@@ -212,8 +212,11 @@ pub struct Joined {
     /// The same of one that writes much: an import, or making many accounts.
     pub written_max: Duration,
     /// Longest time for which a client that has said whose it is waits for a home of that account;
-    /// then it is told to come again. 0: it does not wait, for it may come to another node.
+    /// then it is told to come again. Longer than a take-over: one that is sent away comes again
+    /// when it likes, which is much later. 0: it does not wait.
     pub join_wait_max: Duration,
+    /// All accounts have the same home: while there is none, no client is read.
+    pub has_one_home: bool,
     /// Whether a client of a cluster whose account is at home on the node of its socket comes as
     /// one from another node does, so that its stream outlives this home too.
     pub at_home: bool,
@@ -238,7 +241,8 @@ impl Default for Joined {
             home_max: Duration::from_secs(10),
             errand_max: ADMIN_DEADLINE + Duration::from_secs(5),
             written_max: Duration::from_secs(90),
-            join_wait_max: Duration::ZERO,
+            join_wait_max: Duration::from_secs(5),
+            has_one_home: false,
             at_home: true,
             beyond_window_max: 0,
         }
@@ -251,6 +255,7 @@ impl Joined {
         let defaults = Joined::default();
         Joined {
             join_wait_max: defaults.home_wait_max,
+            has_one_home: true,
             // What a home holds for a connection is bounded there.
             beyond_window_max: 1 << 30,
             home_wait_step: Duration::from_millis(50),

@@ -354,11 +354,53 @@ fn a_stream_that_ends_where_it_begins_anew_has_a_header() {
     assert!(header.is_some() && header < error, "{end}");
 }
 
+/// Goal: a client that comes while its account has no home, or one that dies before it answers,
+/// waits and goes on at the next one: it need not come again.
+#[test]
+fn a_client_waits_for_the_next_home() {
+    let two = Two::start(&["alice", "bob"]);
+    let ranges: Vec<RangeId> = RangeId::all().collect();
+    let mut clients = ["alice", "bob"].map(|user| {
+        let mut client = two.connect();
+        client.open();
+        (user, client)
+    });
+    two.edge.way.hold(true);
+    let (user, alice) = &mut clients[0];
+    alice.authenticate_with(user, "secret");
+    two.until("what she said is on its way", |two| {
+        two.edge.way.most.load(Ordering::Relaxed) > 0
+    });
+    two.home.door.lose(&ranges);
+    for range in &ranges {
+        two.edge.door.set_away(*range, None);
+    }
+    two.edge.way.give_back();
+    two.edge.door.forget_node(HOME);
+    let (user, bob) = &mut clients[1];
+    bob.authenticate_with(user, "secret");
+    // Both look for a home more than once.
+    thread::sleep(Duration::from_millis(250));
+    two.edge.way.hold(false);
+    two.home.door.gain(&ranges, 6);
+    for range in ranges {
+        two.edge.door.set_away(range, Some((HOME, 6)));
+    }
+    for (_, client) in &mut clients {
+        client.expect("<success");
+        client.open();
+        client.bind("a");
+        let bound = client.expect("<jid>");
+        assert!(!bound.contains("<stream:error>"), "{bound}");
+    }
+}
+
 /// Goal: a range that moves ends its streams, those of its own clients and of others; who comes
-/// again while there is no home, or one that does not answer, is told so.
+/// again while there is no home for too long, or one that does not answer, is told so.
 #[test]
 fn a_home_that_moves_ends_its_streams() {
-    let two = Two::start(&["alice"]);
+    let soon = |options: &mut Options| options.joined.join_wait_max = Duration::from_millis(300);
+    let two = Two::start_with(&["alice"], soon, net::Limits::default());
     let mut far = two.login("alice", "far");
     let mut near = Client::login(two.home.node().addresses()[0], "alice", "near");
     let mut later = two.connect();

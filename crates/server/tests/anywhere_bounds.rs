@@ -27,6 +27,8 @@ fn options(joined: impl Fn(&mut Joined)) -> impl Fn(&mut Options) {
         options.shards = 1;
         options.chaos = true;
         options.limits.sessions_per_user = 50;
+        // Whom a home does not let in is told at once.
+        options.joined.join_wait_max = Duration::ZERO;
         joined(&mut options.joined);
     }
 }

@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use stdx::{Clock, Level, Moment, SystemClock};
 use store::Store;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use super::ticks::{or_never, ticks};
 use super::{Command, MapOptions, Progress, Shared, lock};
@@ -67,6 +69,13 @@ enum Said {
     Leader(bool),
 }
 
+/// What the node says of itself, of which others are to hear at once.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Says {
+    is_draining: bool,
+    is_slow: bool,
+}
+
 /// The task of the map.
 pub(super) struct Keeping {
     parts: Parts,
@@ -81,7 +90,7 @@ pub(super) struct Keeping {
     ended: Vec<Epoch>,
     applied: Vec<(u64, Load)>,
     ticks: u32,
-    is_draining: bool,
+    says: Says,
     /// What a stream is to be told once it has room: the last word counts.
     untold: Vec<Option<Command>>,
 }
@@ -114,7 +123,7 @@ impl Keeping {
             ended: vec![0; streams],
             applied: vec![(0, Load::default()); streams],
             ticks: 0,
-            is_draining: false,
+            says: Says::default(),
             untold: (0..streams).map(|_| None).collect(),
             parts,
         }
@@ -124,6 +133,7 @@ impl Keeping {
     pub(super) async fn run(mut self) {
         let mut ticks = ticks();
         loop {
+            let lapse_in = self.lapse_in();
             tokio::select! {
                 _ = self.parts.end.changed() => return,
                 Some(said) = self.asked.join_next() => {
@@ -133,9 +143,18 @@ impl Keeping {
                 }
                 entry = or_never(self.watch.as_mut().map(Watch::next)) => self.on_entry(entry),
                 _ = ticks.tick() => self.on_tick(),
+                // Users of a node that died wait for this: not until the next tick.
+                () = or_never(lapse_in.map(sleep)) => self.keeper.on_time(self.clock.now()),
             }
             self.perform();
         }
+    }
+
+    /// How long it is until the next lease lapses.
+    fn lapse_in(&self) -> Option<Duration> {
+        let now = self.clock.now();
+        let lapse = self.keeper.next_lapse(now)?;
+        Some(lapse.saturating_since(now))
     }
 
     fn on_said(&mut self, said: Said) {
@@ -174,8 +193,12 @@ impl Keeping {
     fn on_tick(&mut self) {
         let now = self.clock.now();
         self.ticks = self.ticks.wrapping_add(1);
-        let is_draining = self.parts.door.is_draining.load(Ordering::Relaxed);
-        let has_news = std::mem::replace(&mut self.is_draining, is_draining) != is_draining;
+        let door = &self.parts.door;
+        let says = Says {
+            is_draining: door.is_draining.load(Ordering::Relaxed),
+            is_slow: door.is_slow.load(Ordering::Relaxed),
+        };
+        let has_news = std::mem::replace(&mut self.says, says) != says;
         if has_news || self.ticks.is_multiple_of(TICKS_PER_LOOK) {
             self.look();
         }
@@ -224,14 +247,13 @@ impl Keeping {
         });
         let reports = reports.collect();
         let door = &self.parts.door;
-        let is_slow = door.is_slow.load(Ordering::Relaxed);
-        let weight = match self.is_draining {
+        let weight = match self.says.is_draining {
             // Older nodes know no other word for it.
             true => 0,
             false => door.weight.load(Ordering::Relaxed),
         };
-        self.keeper.drain(self.is_draining);
-        self.keeper.report(is_slow, weight, reports);
+        self.keeper.drain(self.says.is_draining);
+        self.keeper.report(self.says.is_slow, weight, reports);
     }
 
     fn perform(&mut self) {

@@ -50,6 +50,7 @@ pub(super) async fn run(id: PeerId, peer: Arc<Peer>, mut queue: Queue, shared: A
         run_session(parts, session, &known, &mut outgoing, &mut place).await;
         peer.is_connected.store(false, Ordering::Relaxed);
         peer.is_refusing.store(false, Ordering::Relaxed);
+        peer.silent_ticks.store(0, Ordering::Relaxed);
         let answers = outgoing.answers();
         peer.unanswered.fetch_sub(answers, Ordering::Relaxed);
         shared.give_back(&peer, outgoing.give_up());
@@ -138,6 +139,7 @@ fn begun(peer: &Peer, shared: &Shared, freed: Freed, again: u64) {
         .fetch_add(freed.packets as u64, Ordering::Relaxed);
     peer.sent_again.fetch_add(again, Ordering::Relaxed);
     peer.connections.fetch_add(1, Ordering::Relaxed);
+    peer.silent_ticks.store(0, Ordering::Relaxed);
     peer.is_connected.store(true, Ordering::Relaxed);
     *lock(&peer.last_error) = None;
     shared.note(true, format!("the link to node {} is up", peer.name));
@@ -288,7 +290,6 @@ impl Connection {
         let mut ticks = interval(options.tick);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut taken = Vec::new();
-        let mut silent = 0;
         loop {
             self.fill(outgoing);
             let has_room = outgoing.len() < options.unacknowledged_max;
@@ -303,8 +304,10 @@ impl Connection {
                     }
                 }
                 frame = self.heard.recv() => {
-                    silent = 0;
                     let frame = frame.unwrap_or_else(|| Err("the connection ended".to_owned()));
+                    if frame.is_ok() {
+                        peer.silent_ticks.store(0, Ordering::Relaxed);
+                    }
                     if let Err(why) = frame.and_then(|frame| hear(frame, peer, shared, outgoing)) {
                         return Some(why);
                     }
@@ -322,7 +325,7 @@ impl Connection {
                     }
                 }
                 _ = ticks.tick() => {
-                    silent += 1;
+                    let silent = peer.silent_ticks.fetch_add(1, Ordering::Relaxed) + 1;
                     if silent > options.silent_ticks_max {
                         let silence = options.tick * options.silent_ticks_max;
                         return Some(format!("it said nothing for {silence:?}"));

@@ -3,7 +3,7 @@
 //!
 //! | seen on end | for | then |
 //! |---|---|---|
-//! | no link to any other node that lives takes anything | 5 s | it is slow |
+//! | no link to any other node that lives takes anything | 5 s, with the silence after which a link was given up | it is slow |
 //! | a stream that it has does not acknowledge: longer than an election of the engine | 20 s | it is slow |
 //! | neither | 10 s | it is not |
 //!
@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use cluster::driver::Driver;
-use cluster::link::Links;
+use cluster::link::{LinkStatus, Links};
 use stdx::time::Moment;
 
 /// How long links have to be down.
@@ -35,11 +35,33 @@ struct Seen {
     others: usize,
     /// Those of them to which the link is down, or full by half.
     out_of_reach: usize,
+    /// For how long the least silent of these had said nothing before it was given up.
+    unheard: Duration,
     /// Streams of this home that do not acknowledge.
     silent: usize,
 }
 
 impl Seen {
+    /// The links to these nodes. One with so many bytes under way is full by half.
+    fn of_links<'a>(
+        alive: impl Iterator<Item = &'a str>,
+        links: &[LinkStatus],
+        half: usize,
+    ) -> Seen {
+        let mut seen = Seen::default();
+        let mut unheard = Vec::new();
+        for name in alive {
+            seen.others += 1;
+            let link = links.iter().find(|link| link.name == name);
+            if !link.is_some_and(|link| link.is_connected && link.bytes < half) {
+                unheard.push(link.map_or(Duration::ZERO, |link| link.silent));
+            }
+        }
+        seen.out_of_reach = unheard.len();
+        seen.unheard = unheard.into_iter().min().unwrap_or_default();
+        seen
+    }
+
     fn is_unlinked(self) -> bool {
         self.others > 0 && self.out_of_reach == self.others
     }
@@ -87,7 +109,7 @@ impl Slowness {
         let since = *self.since.get_or_insert(now);
         let patience = match self.is_slow {
             true => WELL_AFTER,
-            false if seen.is_unlinked() => UNLINKED_AFTER,
+            false if seen.is_unlinked() => UNLINKED_AFTER.saturating_sub(seen.unheard),
             false => SILENT_AFTER,
         };
         if now.saturating_since(since) < patience {
@@ -101,28 +123,18 @@ impl Slowness {
 
 fn seen(driver: &Driver, links: &Links, own: &str) -> Seen {
     let map = driver.map();
-    let status = links.status();
-    let half = links.bytes_max() / 2;
-    let reaches = |name: &str| {
-        let mut links = status.iter().filter(|link| link.name == name);
-        links.any(|link| link.is_connected && link.bytes < half)
-    };
-    let alive = map
-        .nodes
-        .iter()
-        .filter(|(name, node)| **name != own && node.is_alive && node.link.is_some());
-    let mut seen = Seen::default();
-    for (name, _) in alive {
-        seen.others += 1;
-        seen.out_of_reach += usize::from(!reaches(name));
-    }
+    let nodes = map.nodes.iter();
+    let alive = nodes.filter(|(name, node)| *name != own && node.is_alive && node.link.is_some());
+    let alive = alive.map(|(name, _)| name.as_str());
     let streams = driver.layout().streams();
     let silent = streams.filter(|stream| {
         let progress = driver.progress(*stream);
         progress.is_home && progress.lacks_quorum
     });
-    seen.silent = silent.count();
-    seen
+    Seen {
+        silent: silent.count(),
+        ..Seen::of_links(alive, &links.status(), links.bytes_max() / 2)
+    }
 }
 
 #[cfg(test)]
@@ -132,6 +144,7 @@ mod tests {
     const WELL: Seen = Seen {
         others: 2,
         out_of_reach: 1,
+        unheard: Duration::ZERO,
         silent: 0,
     };
     const ALONE: Seen = Seen {
@@ -173,6 +186,49 @@ mod tests {
             look(second, silent);
         }
         assert_eq!(changes, [(11, true), (41, false), (71, true)]);
+    }
+
+    /// Goal: a node whose links were given up for their silence has waited for long enough; for
+    /// what was silent for less, the rest is waited.
+    #[test]
+    fn the_silence_of_links_counts() {
+        let silent = |seconds| Seen {
+            unheard: Duration::from_secs(seconds),
+            ..ALONE
+        };
+        let mut node = Slowness::default();
+        assert!(!node.observe(at(0), WELL));
+        assert!(node.observe(at(1), silent(5)) && node.is_slow);
+        let mut node = Slowness::default();
+        assert!(!node.observe(at(1), silent(2)) && !node.observe(at(3), silent(2)));
+        assert!(node.observe(at(4), silent(2)) && node.is_slow);
+    }
+
+    /// Goal: of links that are down the one that was heard last says for how long; one that works
+    /// and one that was never made are none that fell silent.
+    #[test]
+    fn the_link_that_was_heard_last_counts() {
+        let link = |name: &str, is_connected, bytes, silent| LinkStatus {
+            name: name.to_owned(),
+            is_connected,
+            bytes,
+            silent: Duration::from_secs(silent),
+            ..LinkStatus::default()
+        };
+        let links = [
+            link("down", false, 0, 5),
+            link("lost", false, 0, 3),
+            link("full", true, 10, 4),
+            link("well", true, 9, 0),
+        ];
+        let seen = |names: &[&str]| {
+            let seen = Seen::of_links(names.iter().copied(), &links, 10);
+            (seen.others, seen.out_of_reach, seen.unheard.as_secs())
+        };
+        assert_eq!(seen(&["down", "lost", "full"]), (3, 3, 3));
+        assert_eq!(seen(&["down", "well"]), (2, 1, 5));
+        assert_eq!(seen(&["down", "new"]), (2, 2, 0));
+        assert_eq!(seen(&[]), (0, 0, 0));
     }
 
     /// Goal: a node that is the only one is not slow for that.

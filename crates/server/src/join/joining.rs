@@ -1,6 +1,5 @@
 //! A client has said whose it is, and that account is at home on another node: what it has said
-//! goes there. Where there is one home and no other edge, the client waits for a home that is being
-//! replaced, and is said to the next one if the first does not answer.
+//! goes there. While a home is being replaced the client waits, and is said to the next one.
 
 use net::Cx;
 use stdx::time::Moment;
@@ -99,7 +98,7 @@ impl C2sService {
 
     /// The one home of all accounts is being replaced: nothing is sent to it any more.
     pub(super) fn is_without_home(&self) -> bool {
-        let has_one = !self.home.options.joined.join_wait_max.is_zero();
+        let has_one = self.home.options.joined.has_one_home;
         // All ranges are there, or none is.
         let range = RangeId::from_index(0);
         has_one && range.is_some_and(|range| self.home.place.away(range).is_none())

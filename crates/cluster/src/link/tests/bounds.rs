@@ -160,8 +160,8 @@ fn acknowledges_from(first: u32, listener: StdListener) -> Arc<Mutex<Vec<u64>>> 
     seen
 }
 
-/// Goal: a peer that says nothing is given up after so many ticks, what it did not acknowledge is
-/// sent again, with its positions, and counted.
+/// Goal: a peer that says nothing is given up after so many ticks, and for how long it was silent
+/// is known; what it did not acknowledge is sent again, with its positions, and counted.
 #[test]
 fn a_silent_peer_is_given_up_and_gets_everything_again() {
     let listener = StdListener::bind("127.0.0.1:0").unwrap();
@@ -177,6 +177,10 @@ fn a_silent_peer_is_given_up_and_gets_everything_again() {
         a.links.send(to_b, vec![n]).unwrap();
     }
     expect_error(&a, "it said nothing for 200ms");
+    until("its silence is known", || {
+        let link = &a.links.status()[0];
+        !link.is_connected && link.silent == Duration::from_millis(200)
+    });
     until("taken", || a.links.status()[0].packets == 0);
     assert_eq!(*lock(&seen), [1, 2, 3, 1, 2, 3, 1, 2, 3]);
     let status = &a.links.status()[0];
