@@ -315,21 +315,21 @@ impl Room {
         self.answer(frame, &out);
     }
 
-    /// What a node is that names a command (XEP-0050 section 2.3); false if there is none.
+    /// What a node is that names a command, or their list (XEP-0050 section 2); false if there is
+    /// none.
     pub(crate) fn command_info(&mut self, frame: &Frame, from: &str, node: &str) -> bool {
         let is_owner = self.affiliation_of(from) == Affiliation::Owner;
-        let Some((label, _)) = find(node).filter(|_| is_owner) else {
-            return false;
+        let (kind, label) = match find(node) {
+            _ if node == NS_COMMANDS => ("command-list", "Commands"),
+            Some((label, _)) if is_owner => ("command-node", label),
+            _ => return false,
         };
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out);
         writer.open("query").attr("xmlns", ns::DISCO_INFO);
         writer.attr("node", node);
         writer.open("identity").attr("category", "automation");
-        writer
-            .attr("type", "command-node")
-            .attr("name", label)
-            .close();
+        writer.attr("type", kind).attr("name", label).close();
         for feature in [NS_COMMANDS, DATA_FORMS] {
             writer.open("feature").attr("var", feature).close();
         }

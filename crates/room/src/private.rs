@@ -128,20 +128,19 @@ impl Room {
 
     /// A request to an occupant.
     pub(crate) fn relay_request(&mut self, frame: &Frame, from: &str, nick: &str) {
-        if !self.is_there_for(from) {
-            return self.refuse(frame, Condition::ItemNotFound);
-        }
         let payload = frame.children().next();
         let is = |ns: &str| payload.as_ref().is_some_and(|payload| payload.ns() == ns);
         let Some(asker) = self.occupants.by_address(from) else {
             // Section 6.6 for discovery; XEP-0410 for a ping, which is not to be changed and sent
-            // again; the others as for messages.
+            // again; the others as for messages. Where there is no room, nobody is in it either:
+            // to who pings himself `item-not-found` would say that he is.
             let is_disco = is(ns::DISCO_INFO) || is(ns::DISCO_ITEMS);
             let refusal = match () {
-                () if is_disco => StanzaError::new(Condition::BadRequest),
                 () if is(ns::PING) => {
                     StanzaError::new(Condition::NotAcceptable).with_kind("cancel")
                 }
+                () if !self.is_there_for(from) => StanzaError::new(Condition::ItemNotFound),
+                () if is_disco => StanzaError::new(Condition::BadRequest),
                 () => StanzaError::new(Condition::NotAcceptable),
             };
             return self.refuse_with(frame, &refusal);

@@ -12,6 +12,7 @@ use store::{RangeId, Seq};
 use telemetry::Counter;
 use wire::{Message, SharedCopy};
 use xml::Frame;
+use xmpp::error::{Condition, StanzaError};
 
 use crate::address;
 use crate::home::Home;
@@ -402,8 +403,7 @@ impl Leaving {
         };
         let (bare, resource) = address::split(&to);
         if !home.serves(address::domain(bare)) || address::local(bare).is_none() {
-            // Nobody can be reached there.
-            return cx.stats().count(Counter::ActorDropped);
+            return self.come_back(&frame, bare, home, cx);
         }
         let kind = frame.attr_raw("type");
         // A headline is for who is there.
@@ -419,6 +419,28 @@ impl Leaving {
         delivery.managed = session;
         let refused = home.pass_on(cx, &Name::from(bare), delivery, activate);
         if refused.is_some() {
+            cx.stats().count(self.counters.dropped);
+        }
+    }
+
+    /// Nobody can be reached at an address. Who has sent a message there hears so.
+    fn come_back(&self, frame: &Frame, to: &str, home: &Home, cx: &mut Context<'_, UserMsg>) {
+        cx.stats().count(Counter::ActorDropped);
+        let condition = match home.serves(address::domain(to)) {
+            true => Condition::ServiceUnavailable,
+            false => Condition::RemoteServerNotFound,
+        };
+        let answer = xmpp::error::reply(frame, &StanzaError::new(condition));
+        let Some(answer) = answer.filter(|_| frame.name() == "message") else {
+            return;
+        };
+        let sender = answer.attr("to").unwrap_or_default().into_owned();
+        let (bare, resource) = address::split(&sender);
+        let delivery = Delivery::new(resource.map(Into::into), answer);
+        if home
+            .pass_on(cx, &Name::from(bare), delivery, false)
+            .is_some()
+        {
             cx.stats().count(self.counters.dropped);
         }
     }

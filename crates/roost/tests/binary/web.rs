@@ -528,6 +528,27 @@ fn bodies_that_break_the_rules_are_answered_with_their_condition() {
     }
     let got = ends(format!("{BODY} rid='103' sid='{sid}'/>"));
     assert!(got.contains(&condition("item-not-found")), "{got}");
+
+    // What cannot be read ends the session that it names: also for the request that is held.
+    for broken in [
+        "rid='102' sid='SID'><a></b></body>",
+        "rid='now' sid='SID'/>",
+        "sid='SID'/>",
+    ] {
+        let mut first = connect(server.http);
+        let sid = begin(&mut first, "");
+        let held = post(&format!("{BODY} rid='101' sid='{sid}'/>"));
+        first.write_all(held.as_bytes()).expect("sent");
+        let got = ends(format!("{BODY} {}", broken.replace("SID", &sid)));
+        assert!(got.contains(&condition("bad-request")), "{broken}: {got}");
+        let got = String::from_utf8(until(&mut first, "/>")).expect("text");
+        assert!(got.contains(&condition("bad-request")), "{broken}: {got}");
+        let got = ends(format!("{BODY} rid='102' sid='{sid}'/>"));
+        assert!(
+            got.contains(&condition("item-not-found")),
+            "{broken}: {got}"
+        );
+    }
     server.stop();
 }
 

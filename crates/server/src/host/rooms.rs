@@ -38,13 +38,15 @@ pub(crate) fn answer(home: &Home, frame: &Frame) -> Said {
         }
         ("ping", ns::PING) => Said::Now(Answer::done()),
         ("query", disco::NS_INFO) => {
-            // Of XEP-0317 and XEP-0486 it is the service that says so.
+            // Of XEP-0317 and XEP-0486 it is the service that says so, and of XEP-0421 too, as all
+            // rooms have such ids.
             let features = [
                 disco::NS_INFO,
                 disco::NS_ITEMS,
                 ns::MUC,
                 NS_RSM,
                 "urn:xmpp:hats:0",
+                "urn:xmpp:occupant-id:0",
                 ns::PING,
                 "vcard-temp",
             ];

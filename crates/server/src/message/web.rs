@@ -2,7 +2,7 @@
 //! pages behind them. Plain data.
 
 use net::ConnRef;
-use xmpp::bosh::Request;
+use xmpp::bosh::{Condition, Request};
 
 use super::control::Word;
 
@@ -12,7 +12,8 @@ pub(crate) type Ticket = (ConnRef, u32);
 /// A request on its way to its session.
 pub(crate) struct Incoming {
     pub(crate) ticket: Ticket,
-    pub(crate) request: Request,
+    /// Or why it is none: that ends the session too.
+    pub(crate) request: Result<Request, Condition>,
     /// The secret part of the session id.
     pub(crate) token: String,
     /// Whether it came under TLS.

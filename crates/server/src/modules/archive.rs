@@ -8,6 +8,7 @@ use store::{
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
+use super::hints::NS_RETRACTION;
 use super::mam::{self, Fin, NS, NS_EXTENDED, NS_FULL_TEXT, Others, Prefs, Query};
 use super::{AccountHandler, Change, Module, Outcome, Switch, View, Xep};
 use crate::iq::{Found, Request};
@@ -39,7 +40,8 @@ pub(crate) const MODULE: Module = Module {
         },
     ],
     host_features: &[],
-    account_features: &[NS, NS_EXTENDED, NS_FULL_TEXT],
+    // XEP-0424 section 2: retractions are archived with what they take back.
+    account_features: &[NS, NS_EXTENDED, NS_FULL_TEXT, NS_RETRACTION],
     account: &[
         ("query", NS, AccountHandler::Reads(query)),
         ("prefs", NS, AccountHandler::Reads(prefs)),

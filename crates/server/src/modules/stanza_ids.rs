@@ -42,31 +42,29 @@ fn is_claim(child: &Child<'_>, by: &str) -> bool {
     claimed == by || normal.is_ok_and(|claimed| xmpp::addr::bare_part(&claimed) == by)
 }
 
-/// Starts an edit that takes out what pretends to be an id of `by` (section 3.1 rule 7).
-fn unclaimed<'a>(frame: &'a Frame, by: &str) -> Edit<'a> {
-    let edit = frame.edit();
-    if frame.children().any(|child| is_claim(&child, by)) {
-        edit.remove_children(|child| is_claim(child, by))
-    } else {
-        edit
-    }
-}
-
-/// A message without what pretends to be an id of `by`.
+/// A message without what pretends to be an id of `by` (section 3.1 rule 7).
 pub(crate) fn without_claims(frame: Frame, by: &str) -> Frame {
     if frame.children().any(|child| is_claim(&child, by)) {
-        unclaimed(&frame, by).finish()
+        let edit = frame.edit();
+        edit.remove_children(|child| is_claim(child, by)).finish()
     } else {
         frame
     }
 }
 
 /// Starts an edit that gives a message the id of its place in the log of `by`, and no other id of
-/// `by`.
+/// `by`: as clients of `by` get it, so without the word that it is not to be copied for others of
+/// them (XEP-0280 section 9).
 pub(crate) fn stamped<'a>(frame: &'a Frame, by: &str, seq: u64) -> Edit<'a> {
     let mut id = Vec::with_capacity(96);
     write(by, seq, &mut id);
-    unclaimed(frame, by).append_owned(id)
+    let goes = |child: &Child<'_>| is_claim(child, by) || child.is("private", ns::CARBONS);
+    let edit = frame.edit();
+    let edit = match frame.children().any(|child| goes(&child)) {
+        true => edit.remove_children(goes),
+        false => edit,
+    };
+    edit.append_owned(id)
 }
 
 /// Writes `<stanza-id/>`.
@@ -132,13 +130,13 @@ mod tests {
         let other = (BY.to_owned(), "other".to_owned());
         assert_eq!(ids(&stamped), [theirs.clone(), other.clone(), ours]);
         assert!(stamped.child("body", ns::CLIENT).is_some());
-        assert_eq!(ids(&unclaimed(&frame, BY).finish()), [theirs, other]);
+        assert_eq!(ids(&without_claims(frame.clone(), BY)), [theirs, other]);
     }
 
     #[test]
     fn nothing_else_is_changed() {
         let frame = Frame::parse("<message id='1'><body>hi</body></message>").unwrap();
-        assert_eq!(unclaimed(&frame, BY).finish(), frame);
+        assert_eq!(without_claims(frame.clone(), BY), frame);
         assert_eq!(
             stamped(&frame, BY, 1).finish().as_bytes(),
             b"<message id='1'><body>hi</body><stanza-id xmlns='urn:xmpp:sid:0' \

@@ -33,17 +33,22 @@ pub(crate) const MODULE: Module = Module {
     host: &[],
 };
 
-/// Presence of a user whose vCard has a photo, with its hash if the client says nothing about
-/// photos itself (XEP-0153 section 4.1, done by the server as in XEP-0398 section 3).
+/// Presence of a user whose vCard has a photo, with its hash unless the client names a photo, or
+/// none, itself (XEP-0398 section 4). One that only says that it knows of photos is no such word.
 pub(crate) fn with_photo_hash(presence: Frame, photo_hash: Option<&str>) -> Frame {
     let Some(photo_hash) = photo_hash else {
         return presence;
     };
-    if presence.child("x", NS_UPDATE).is_some() {
+    if let Some(x) = presence.child("x", NS_UPDATE)
+        && x.children().any(|child| child.name() == "photo")
+    {
         return presence;
     }
+    let edit = presence
+        .edit()
+        .remove_children(|child| (child.name(), child.ns()) == ("x", NS_UPDATE));
     let update = format!("<x xmlns='{NS_UPDATE}'><photo>{photo_hash}</photo></x>");
-    presence.edit().append_child(update.as_bytes()).finish()
+    edit.append_child(update.as_bytes()).finish()
 }
 
 /// The same presence with another hash, after the picture was published at the account's nodes

@@ -26,9 +26,7 @@ use crate::modules::vcard;
 impl User {
     /// Sections 4.2 and 4.4: a session announces itself, or a change of its presence.
     pub(super) fn available(&mut self, at: usize, frame: Frame, cx: &mut Context<'_, UserMsg>) {
-        let photo_hash = self.photo_hash.as_deref().map(String::as_str);
-        let photo_hash = photo_hash.filter(|_| self.home.options.modules.has(&vcard::MODULE));
-        let frame = vcard::with_photo_hash(frame, photo_hash);
+        let frame = self.with_own_photo(frame);
         let Ok(priority) = stanza::presence_priority(&frame) else {
             let error = StanzaError::new(Condition::BadRequest)
                 .with_text("A priority is a number from -128 to 127.");
@@ -49,6 +47,13 @@ impl User {
         if self.is_any_member() && took != self.sessions[at].takes_messages() {
             self.takes_as_member(at);
         }
+    }
+
+    /// Available presence with the hash of the photo that the account's vCard has.
+    fn with_own_photo(&self, frame: Frame) -> Frame {
+        let photo_hash = self.photo_hash.as_deref().map(String::as_str);
+        let photo_hash = photo_hash.filter(|_| self.home.options.modules.has(&vcard::MODULE));
+        vcard::with_photo_hash(frame, photo_hash)
     }
 
     /// The presence of a session is another one from now on, though its client said nothing.
@@ -282,6 +287,11 @@ impl User {
             directed.push(to.into());
         }
         self.save_session(at);
+        // Rooms too are told of the photo (XEP-0398 section 4).
+        let frame = match leaves {
+            true => frame,
+            false => self.with_own_photo(frame),
+        };
         let (bare, resource) = address::split(to);
         if is_room && !leaves && !was_there && frame.child("x", ns::MUC).is_some() {
             self.is_entering(at, bare);

@@ -242,7 +242,14 @@ impl C2sService {
                 let Incoming {
                     request, ticket, ..
                 } = incoming;
-                session.handle_request(request, ticket, cx.now(), &mut self.actions);
+                match request {
+                    Ok(request) => {
+                        session.handle_request(request, ticket, cx.now(), &mut self.actions);
+                    }
+                    Err(condition) => {
+                        session.end(Some(ticket), condition, cx.now(), &mut self.actions);
+                    }
+                }
                 Self::note_heard(cx, conn);
                 self.end_if_banned(cx, conn);
                 // What waits for a request may leave with this one.

@@ -390,17 +390,23 @@ impl C2sService {
             stanza_bytes: body_max as u32,
             ..xml::Limits::default()
         };
-        let request = match Request::parse(body, &limits, &mut self.scratch) {
-            Ok(request) => request,
-            Err(condition) => {
+        let request = Request::parse(body, &limits, &mut self.scratch);
+        let id = match &request {
+            Ok(request) => request.attributes.sid.clone(),
+            // What cannot be read is the end of the session that it names (section 17.2).
+            Err(_) => Request::session_of(body, &limits, &mut self.scratch),
+        };
+        let (id, request) = match (id, request) {
+            (Some(id), request) => (id, request),
+            (None, Err(condition)) => {
                 return self.answer(cx, http, slot, Answer::body(refusal(condition), None));
             }
+            (None, Ok(request)) => {
+                let (client, is_secure) = (http.client, http.is_secure());
+                return self.open_session(cx, request, slot, client, is_secure);
+            }
         };
-        let Some(id) = &request.attributes.sid else {
-            let (client, is_secure) = (http.client, http.is_secure());
-            return self.open_session(cx, request, slot, client, is_secure);
-        };
-        let sent = parse_id(id).is_some_and(|(session, token)| {
+        let sent = parse_id(&id).is_some_and(|(session, token)| {
             if let Some(slot) = http.slot(slot) {
                 slot.session = Some(session);
             }

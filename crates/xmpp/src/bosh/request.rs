@@ -94,6 +94,27 @@ impl Request {
         })
     }
 
+    /// The session that a body names which is no request: as far as its start tag can be read.
+    pub fn session_of(input: &[u8], limits: &xml::Limits, scratch: &mut Scratch) -> Option<String> {
+        let input = without_declaration(input);
+        let mut quote = None;
+        let end = input.iter().position(|byte| {
+            match (quote, byte) {
+                (None, b'\'' | b'"') => quote = Some(*byte),
+                (Some(open), byte) if open == *byte => quote = None,
+                _ => {}
+            }
+            quote.is_none() && *byte == b'>'
+        })?;
+        let tag = input[..end].strip_suffix(b"/").unwrap_or(&input[..end]);
+        let tag = [tag, b"/>"].concat();
+        let frame = xml::parse_alone(&tag, limits, scratch).ok()?;
+        let is_body = frame.name() == "body" && frame.ns() == ns::HTTP_BIND;
+        is_body
+            .then(|| text(&frame, "sid").ok().flatten())
+            .flatten()
+    }
+
     /// Whether it ends its session (section 13).
     pub fn is_terminate(&self) -> bool {
         self.attributes.is_terminate

@@ -559,6 +559,29 @@ fn a_restart_reaches_the_stream_without_payloads() {
     assert_eq!(play.taken(), ["takes 101"]);
 }
 
+/// XEP-0124 section 17.2.
+#[test]
+fn a_body_that_is_none_may_name_its_session() {
+    const NS: &str = "xmlns='http://jabber.org/protocol/httpbind'";
+    for (text, expected) in [
+        (format!("<body {NS} sid='s'/>"), Some("s")),
+        (format!("<body {NS} rid='x' sid='s'><a>"), Some("s")),
+        (format!("<body {NS} sid='a>b' rid='1'><a></b>"), Some("a>b")),
+        (format!("<body {NS} sid=\"it's\">&#0;</body>"), Some("it's")),
+        (format!("<body {NS} rid='1'><a>"), None),
+        (format!("<corpse {NS} sid='s'>"), None),
+        ("<body sid='s'>".to_owned(), None),
+        (format!("<body {NS} sid='s'"), None),
+        (format!("<body {NS} sid='s"), None),
+        ("sid='s'>".to_owned(), None),
+        (String::new(), None),
+    ] {
+        let limits = xml::Limits::default();
+        let found = Request::session_of(text.as_bytes(), &limits, &mut xml::Scratch::default());
+        assert_eq!(found.as_deref(), expected, "{text}");
+    }
+}
+
 /// XEP-0124 section 6.
 #[test]
 fn bodies_that_are_none_are_refused() {
