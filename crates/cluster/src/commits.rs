@@ -142,6 +142,11 @@ impl Journal for StreamJournal {
         Tenure::new(tenure)
     }
 
+    /// A stream that does not acknowledge keeps only its own ranges waiting.
+    fn group(&self, range: RangeId) -> u16 {
+        self.stream_of(range).0
+    }
+
     fn position(&self, range: RangeId) -> Position {
         let mark = self.store.range_mark(range);
         mark.map(|mark| mark.position).unwrap_or_default()

@@ -6,8 +6,9 @@ use actor::{Context, Mail, Reply};
 use rustc_hash::FxHashMap;
 use store::{RangeId, Record, SlotKey};
 
+use super::Who;
 use super::port::PortMsg;
-use super::{Queue, Who};
+use super::queue::Queue;
 use crate::message::{AppendError, UserMsg};
 
 /// The answer to an import.
@@ -96,7 +97,8 @@ impl Queue {
         let (number, left) = (self.imports.last, ranges.len());
         for (range, records) in ranges {
             let tenure = self.tenure(range);
-            self.push(Who::Import(number), range, tenure, records);
+            let group = self.push(Who::Import(number), range, tenure, records);
+            self.schedule(group, cx);
         }
         let waiting = Waiting {
             left,

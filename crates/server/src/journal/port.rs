@@ -1,28 +1,30 @@
 //! The actor that empties a shard's queue: hands what was collected to the journal as one batch and
-//! tells each actor what became of its part. At most one batch of a shard is under way: while it
-//! is, the next one collects, so that the group grows with the load by itself. What is in doubt is
+//! tells each actor what became of its part. Of each group of ranges at most one batch of a shard is
+//! under way: while it is, the next one collects, so that batches grow with the load by themselves,
+//! and a group whose commits take long keeps nobody of another one waiting. What is in doubt is
 //! looked at until the journal knows; meanwhile its range waits and the others go on.
 
-use std::mem;
+use std::cell::RefMut;
 
 use actor::{Actor, Addr, AskError, Context, Mail, Reply};
 use store::{Append, AppendBatch, AppendFailure, Busy, Outcome, RangeId, Record, SlotKey, Writer};
 use telemetry::Gauge;
 
 use super::import::Imported;
-use super::{Owner, Shared, Who};
+use super::queue::{Group, Owner, UnderWay};
+use super::{Shared, Who};
 use crate::message::{AppendError, UserMsg};
 
 /// The port's mailbox.
 pub(crate) enum PortMsg {
     /// Something was collected in this turn.
     Flush,
-    /// The journal has answered the batch of this number, or let go of it.
-    Decided(u64, Result<Vec<Outcome>, AskError>),
+    /// The journal has answered the batch of this group and number, or let go of it.
+    Decided(Group, u64, Result<Vec<Outcome>, AskError>),
     /// Something was in doubt a moment ago.
     Look,
-    /// It is asked once more whether a batch is decided whose answer is lost.
-    Probe,
+    /// It is asked once more whether a group's batch is decided whose answer is lost.
+    Probe(Group),
     /// Ranges come, or are gone: entities are loaded in new tenures from now on.
     Moved(Vec<RangeId>, Reply<()>),
     /// An administrator's records of accounts that are at home on this shard.
@@ -47,86 +49,95 @@ impl PortActor {
     }
 
     fn flush(&mut self, cx: &mut Context<'_, PortMsg>) {
-        let mut queue = self.queue.borrow_mut();
-        if !queue.under_way.owners.is_empty() {
-            // Its answer flushes.
-            return;
-        }
-        let (appends, owners) = queue.take_ready();
-        queue.is_scheduled = !owners.is_empty();
-        if owners.is_empty() {
-            return;
-        }
-        queue.under_way.bytes = super::bytes_of(&owners);
-        queue.under_way.owners = owners;
-        drop(queue);
-        self.hand_over(appends, cx);
+        self.queue.borrow_mut().is_scheduled = false;
+        // Groups with a batch under way are left out: its answer flushes.
+        while let Some((group, appends)) = self.take_ready()
+            && self.hand_over(group, appends, cx)
+        {}
     }
 
-    fn hand_over(&mut self, appends: Vec<Append>, cx: &mut Context<'_, PortMsg>) {
+    fn take_ready(&self) -> Option<(Group, Vec<Append>)> {
+        self.queue.borrow_mut().take_ready()
+    }
+
+    fn under_way(&self, group: Group) -> RefMut<'_, UnderWay> {
+        RefMut::map(self.queue.borrow_mut(), |queue| {
+            &mut queue.under_way[usize::from(group)]
+        })
+    }
+
+    /// False if the journal has no room: once more, a moment later.
+    fn hand_over(
+        &mut self,
+        group: Group,
+        appends: Vec<Append>,
+        cx: &mut Context<'_, PortMsg>,
+    ) -> bool {
         let batch = AppendBatch::new(appends);
-        let (journal, number) = {
-            let mut queue = self.queue.borrow_mut();
-            queue.under_way.number += 1;
-            let may_grow = !queue.under_way.is_lost;
-            queue.under_way.adding = may_grow.then(|| batch.adding());
-            (queue.journal.clone(), queue.under_way.number)
+        let journal = self.queue.borrow().journal.clone();
+        let number = {
+            let mut under_way = self.under_way(group);
+            under_way.number += 1;
+            under_way.adding = (!under_way.is_lost).then(|| batch.adding());
+            under_way.number
         };
         // No deadline: a disk that stalls is waited for, and what may still happen did not fail.
-        // Invariant: an actor may wait for far more answers than this one's single commit.
+        // Invariant: an actor may wait for far more answers than one for each group.
         let reply = cx
-            .expect_without_deadline(move |outcomes| PortMsg::Decided(number, outcomes))
-            .expect("one answer is awaited at a time");
+            .expect_without_deadline(move |outcomes| PortMsg::Decided(group, number, outcomes))
+            .expect("one answer for each group is awaited at a time");
         let done = Box::new(move |outcomes: Vec<Outcome>| reply.answer(outcomes));
         let Err(Busy { appends, .. }) = journal.append_batch(batch, done) else {
-            return;
+            return true;
         };
         let mut queue = self.queue.borrow_mut();
+        let under_way = &mut queue.under_way[usize::from(group)];
         // That there is no answer is no news.
-        queue.under_way.number += 1;
-        queue.under_way.adding = None;
-        if queue.under_way.is_lost {
-            cx.send_after(queue.options.busy_retry, PortMsg::Probe);
+        under_way.number += 1;
+        under_way.adding = None;
+        if under_way.is_lost {
+            cx.send_after(queue.options.busy_retry, PortMsg::Probe(group));
         } else {
             // Whoever appends beyond the bounds of the queue is told; these were taken.
-            let owners = mem::take(&mut queue.under_way.owners);
-            queue.put_back(appends, owners);
+            queue.put_back(group, appends);
+            queue.is_scheduled = true;
             cx.send_after(queue.options.busy_retry, PortMsg::Flush);
         }
+        false
     }
 
     fn decided(
         &mut self,
-        number: u64,
+        (group, number): (Group, u64),
         outcomes: Result<Vec<Outcome>, AskError>,
         cx: &mut Context<'_, PortMsg>,
     ) {
         let (is_lost, count) = {
-            let under_way = &self.queue.borrow().under_way;
+            let under_way = self.under_way(group);
             if under_way.number != number {
                 return;
             }
             (under_way.is_lost, under_way.owners.len())
         };
         match outcomes {
-            Ok(outcomes) if is_lost => return self.probed(&outcomes, cx),
-            Err(_) if is_lost => return self.probe_later(cx),
-            Ok(outcomes) if outcomes.len() == count => self.told(outcomes, cx),
-            Ok(_) => return self.lost("one outcome for each append was expected", cx),
-            Err(error) => return self.lost(&error.to_string(), cx),
+            Ok(outcomes) if is_lost => return self.probed(group, &outcomes, cx),
+            Err(_) if is_lost => return self.probe_later(group, cx),
+            Ok(outcomes) if outcomes.len() == count => self.told(group, outcomes, cx),
+            Ok(_) => return self.lost(group, "one outcome for each append was expected", cx),
+            Err(error) => return self.lost(group, &error.to_string(), cx),
         }
         self.flush(cx);
     }
 
-    /// The batch under way is decided, but for what is in doubt.
-    fn told(&mut self, outcomes: Vec<Outcome>, cx: &mut Context<'_, PortMsg>) {
+    /// A group's batch under way is decided, but for what is in doubt.
+    fn told(&mut self, group: Group, outcomes: Vec<Outcome>, cx: &mut Context<'_, PortMsg>) {
         let mut failed = Vec::new();
         let was_clear = self.queue.borrow().in_doubt.is_empty();
         for outcome in outcomes {
-            let mut queue = self.queue.borrow_mut();
-            let Some(owner) = queue.under_way.owners.pop_front() else {
+            let Some(owner) = self.under_way(group).owners.pop_front() else {
                 break;
             };
+            let mut queue = self.queue.borrow_mut();
             let behind = queue.in_doubt.get_mut(&owner.range);
             match (behind, &outcome) {
                 (Some(behind), _) => behind.push_back((owner, outcome)),
@@ -273,26 +284,29 @@ impl PortActor {
     /// Nobody will say what became of the batch under way: the port crashed, or the journal let go
     /// of it. New tenures keep it from coming to be any more; an empty append of each range, behind
     /// everything else, tells when all of it is decided.
-    fn lost(&mut self, why: &str, cx: &mut Context<'_, PortMsg>) {
+    fn lost(&mut self, group: Group, why: &str, cx: &mut Context<'_, PortMsg>) {
         tracing::error!(why, "the answer to a commit is lost");
         {
-            let under_way = &mut self.queue.borrow_mut().under_way;
+            let mut under_way = self.under_way(group);
             under_way.is_lost = true;
             under_way.adding = None;
         }
-        self.probe(cx);
+        self.probe(group, cx);
     }
 
-    fn probe_later(&self, cx: &mut Context<'_, PortMsg>) {
-        cx.send_after(self.queue.borrow().options.doubt_poll, PortMsg::Probe);
+    fn probe_later(&self, group: Group, cx: &mut Context<'_, PortMsg>) {
+        cx.send_after(
+            self.queue.borrow().options.doubt_poll,
+            PortMsg::Probe(group),
+        );
     }
 
-    fn probe(&mut self, cx: &mut Context<'_, PortMsg>) {
-        let mut queue = self.queue.borrow_mut();
-        let owners = queue.under_way.owners.iter();
-        let mut ranges: Vec<RangeId> = owners.map(|owner| owner.range).collect();
+    fn probe(&mut self, group: Group, cx: &mut Context<'_, PortMsg>) {
+        let range = |owner: &Owner| owner.range;
+        let mut ranges: Vec<RangeId> = self.under_way(group).owners.iter().map(range).collect();
         ranges.sort_unstable();
         ranges.dedup();
+        let mut queue = self.queue.borrow_mut();
         let mut appends = Vec::new();
         for range in ranges {
             queue.tenures.remove(&range);
@@ -304,22 +318,21 @@ impl PortActor {
             });
         }
         drop(queue);
-        self.hand_over(appends, cx);
+        self.hand_over(group, appends, cx);
     }
 
-    fn probed(&mut self, outcomes: &[Outcome], cx: &mut Context<'_, PortMsg>) {
+    fn probed(&mut self, group: Group, outcomes: &[Outcome], cx: &mut Context<'_, PortMsg>) {
         let is_decided = |outcome: &Outcome| matches!(outcome, Outcome::Committed(_));
         if !outcomes.iter().all(is_decided) {
-            return self.probe_later(cx);
+            return self.probe_later(group, cx);
         }
         let mut actors: Vec<Addr<UserMsg>> = Vec::new();
         loop {
-            let mut queue = self.queue.borrow_mut();
-            let Some(owner) = queue.under_way.owners.pop_front() else {
-                queue.under_way.is_lost = false;
+            let owner = self.under_way(group).owners.pop_front();
+            let Some(owner) = owner else {
+                self.under_way(group).is_lost = false;
                 break;
             };
-            drop(queue);
             actors.extend(owner.who.actor());
             self.tell(owner, Err(AppendError::Failed), cx);
         }
@@ -333,28 +346,26 @@ impl Actor for PortActor {
 
     /// Takes up what the port before it left.
     fn started(&mut self, cx: &mut Context<'_, PortMsg>) {
-        let (has_batch, is_in_doubt) = {
-            let queue = self.queue.borrow();
-            (
-                !queue.under_way.owners.is_empty(),
-                !queue.in_doubt.is_empty(),
-            )
-        };
-        if is_in_doubt {
+        if !self.queue.borrow().in_doubt.is_empty() {
             self.look_later(cx);
         }
-        if has_batch {
-            self.lost("the port crashed", cx);
-        } else {
-            self.flush(cx);
+        let groups = 0..self.queue.borrow().under_way.len();
+        // Invariant: the journal numbers groups by a `Group`.
+        for group in groups.filter_map(|group| Group::try_from(group).ok()) {
+            if self.queue.borrow().is_under_way(group) {
+                self.lost(group, "the port crashed", cx);
+            }
         }
+        self.flush(cx);
     }
 
     fn handle(&mut self, msg: PortMsg, cx: &mut Context<'_, PortMsg>) {
         match msg {
             PortMsg::Flush => self.flush(cx),
-            PortMsg::Decided(number, outcomes) => self.decided(number, outcomes, cx),
-            PortMsg::Probe => self.probe(cx),
+            PortMsg::Decided(group, number, outcomes) => {
+                self.decided((group, number), outcomes, cx);
+            }
+            PortMsg::Probe(group) => self.probe(group, cx),
             PortMsg::Look => self.look(cx),
             PortMsg::Moved(ranges, reply) => {
                 self.queue.borrow_mut().forget(&ranges);
@@ -370,7 +381,6 @@ impl Actor for PortActor {
                 for _ in 0..count {
                     cx.stats().raise(Gauge::JournalWaiting);
                 }
-                queue.schedule(cx);
             }
         }
     }

@@ -84,6 +84,10 @@ impl Journal for Moody {
         self.inner.take(range)
     }
 
+    fn group(&self, range: RangeId) -> u16 {
+        self.inner.group(range)
+    }
+
     fn position(&self, range: RangeId) -> Position {
         self.inner.position(range)
     }
@@ -503,6 +507,121 @@ fn a_range_in_doubt_waits_and_the_others_go_on() {
         world.append(writer, 1);
         assert_eq!(told(&heard), [(3, OK)]);
     }
+}
+
+/// A group that is not decided for as long as it takes keeps its own ranges waiting and no other:
+/// what others append meanwhile is committed in any number of batches. Each hears its outcomes in
+/// order, and a port that crashes meanwhile takes up both.
+#[test]
+fn a_stalled_group_delays_no_other() {
+    for do_crash in [false, true] {
+        let mut world = World::new(Commits::default());
+        world.switches.set_groups(2);
+        let (writer, heard) = world.writer(USERS[0]);
+        let (neighbour, neighbour_heard) = world.writer(USERS[1]);
+        let (other, other_heard) = world.writer(USERS[2]);
+        let group = |user| world.journal.group(world.range(user));
+        assert_ne!(group(USERS[0]), group(USERS[2]));
+        world.switches.stall(Some(group(USERS[0])));
+        // In one turn, so that all of them would be one batch.
+        world.send(writer, UserMsg::Wake);
+        world.send(other, UserMsg::Wake);
+        world.sim.run_until_idle();
+        assert_eq!(told(&other_heard), [(1, OK)], "with the stalled one");
+        for n in 2..12 {
+            world.append(neighbour, 1);
+            world.append(other, 1);
+            assert_eq!(told(&other_heard), [(n, OK)], "behind the stalled one");
+        }
+        world.pass(Duration::from_secs(3 * 3600));
+        assert_eq!((told(&heard), told(&neighbour_heard)), (vec![], vec![]));
+        assert!(!world.port.is_settled(world.range(USERS[0])));
+        assert!(world.port.is_settled(world.range(USERS[2])));
+
+        if do_crash {
+            *world.journal.moods.lock().expect("moods") = vec![Mood::Panics];
+            world.append(other, 1);
+            world.pass(Duration::from_secs(1));
+            assert_eq!(told(&other_heard), [(12, Err(AppendError::Failed))]);
+        }
+        world.switches.stall(None);
+        while world.twin.release(usize::MAX) > 0 {
+            world.pass(Duration::from_secs(1));
+        }
+        world.pass(Duration::from_secs(1));
+        let all: Vec<_> = (1..11).map(|n| (n, OK)).collect();
+        match do_crash {
+            false => {
+                assert_eq!(told(&heard), [(1, OK)]);
+                assert_eq!(told(&neighbour_heard), all);
+            }
+            // Nobody could say any more what became of the batch under way; the port asked.
+            true => {
+                assert_eq!(told(&heard), [(1, Err(AppendError::Failed))]);
+                let told = told(&neighbour_heard);
+                assert_eq!(told.len(), all.len(), "{told:?}");
+            }
+        }
+        world.append(other, 1);
+        assert_eq!(
+            told(&other_heard).last().map(|(_, result)| *result),
+            Some(OK)
+        );
+    }
+}
+
+/// What waits for a group that stalls is bounded by what it leaves to the others: they are never
+/// refused because of it.
+#[test]
+fn a_stalled_group_fills_half_of_the_queue() {
+    let bytes = account_bytes();
+    for commits in [tiny(8, usize::MAX), tiny(usize::MAX, 8 * bytes)] {
+        let mut world = World::new(commits);
+        world.switches.set_groups(2);
+        let (writer, heard) = world.writer(USERS[0]);
+        let (other, other_heard) = world.writer(USERS[2]);
+        world.append(other, 1);
+        world
+            .switches
+            .stall(Some(world.journal.group(world.range(USERS[0]))));
+        // One is under way, and four wait behind it.
+        world.append(writer, 1);
+        world.append(writer, 4 + 3);
+        let busy = |n| (n, Err(AppendError::Busy));
+        assert_eq!(told(&heard), [busy(6), busy(7), busy(8)]);
+        for _ in 0..4 {
+            world.append(other, 1);
+        }
+        let all: Vec<_> = (1..6).map(|n| (n, OK)).collect();
+        assert_eq!(told(&other_heard), all);
+        world.switches.stall(None);
+        while world.twin.release(usize::MAX) > 0 {
+            world.sim.run_until_idle();
+        }
+        let all: Vec<_> = (1..6).map(|n| (n, OK)).collect();
+        assert_eq!(told(&heard), all);
+        world.append(writer, 1);
+        assert_eq!(told(&heard), [(9, OK)]);
+    }
+}
+
+/// The journal has no room for one batch: others of the same turn are not lost, and go with it.
+#[test]
+fn groups_wait_together_for_a_journal_without_room() {
+    let mut world = World::new(Commits::default());
+    world.switches.set_groups(2);
+    let (writer, heard) = world.writer(USERS[0]);
+    let (other, other_heard) = world.writer(USERS[2]);
+    *world.journal.moods.lock().expect("moods") = vec![Mood::Busy; 3];
+    world.send(writer, UserMsg::Wake);
+    world.send(other, UserMsg::Wake);
+    world.sim.run_until_idle();
+    world.append(writer, 1);
+    assert_eq!((told(&heard), told(&other_heard)), (vec![], vec![]));
+    world.pass(Duration::from_secs(1));
+    assert_eq!(told(&heard), [(1, OK), (2, OK)]);
+    assert_eq!(told(&other_heard), [(1, OK)]);
+    assert_eq!(world.journal.calls.load(Ordering::SeqCst), 5);
 }
 
 /// Behind an append in doubt, those of the same call wait too, whatever became of them.

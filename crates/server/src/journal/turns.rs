@@ -9,7 +9,8 @@ use actor::Addr;
 use rustc_hash::FxHashSet;
 use store::RangeId;
 
-use super::{Owner, Who};
+use super::Who;
+use super::queue::Owner;
 use crate::message::UserMsg;
 
 /// Whose appends keep their order among each other.
@@ -19,18 +20,18 @@ enum Lane {
     Import(u64),
 }
 
-/// Whether each of the appends that wait goes now: of ranges that `may_go`, the first of each lane,
-/// and others until there are `enough`. Who waits for all of a range goes only with or behind all
+/// Whether each of the appends that wait goes now: of those that `may_go`, which is said of a range
+/// as a whole, the first of each lane, and others until there are `enough`. Who waits for all of a range goes only with or behind all
 /// that was appended to it before.
 pub(super) fn choose(
     owners: &VecDeque<Owner>,
     enough: usize,
-    may_go: impl Fn(RangeId) -> bool,
+    may_go: impl Fn(&Owner) -> bool,
 ) -> Vec<bool> {
     let mut lanes: FxHashSet<Lane> = FxHashSet::default();
     let is_first: Vec<bool> = owners
         .iter()
-        .map(|owner| may_go(owner.range) && lane(owner).is_none_or(|lane| lanes.insert(lane)))
+        .map(|owner| may_go(owner) && lane(owner).is_none_or(|lane| lanes.insert(lane)))
         .collect();
     let first = is_first.iter().filter(|is_first| **is_first).count();
     let mut places = enough.saturating_sub(first);
@@ -44,7 +45,7 @@ pub(super) fn choose(
                 Some(_) if is_first => true,
                 Some(_) => {
                     // Of a lane nothing overtakes: once there is no place left, none is found.
-                    let has_place = places > 0 && may_go(owner.range);
+                    let has_place = places > 0 && may_go(owner);
                     places -= usize::from(has_place);
                     has_place
                 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod bystanders;
 pub(crate) mod held;
+pub(crate) mod logs;
 pub(crate) mod occupants;
 pub(crate) mod two;
 pub(crate) mod world;

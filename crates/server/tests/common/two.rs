@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use server::admin::{Request, Response};
 use server::away::{Away, Cluster, NodeId, Taken};
 use server::{Door, Node, Options};
-use store::{LocalJournal, RangeId};
+use store::{Journal, LocalJournal, RangeId, Store};
 
 use super::{Client, Disk, PATIENCE, new_disk, options, store_on};
 
@@ -37,6 +37,9 @@ pub(crate) struct Way {
     is_older: AtomicBool,
     /// What is sent is lost.
     is_cut: AtomicBool,
+    /// What was not taken where it arrived is sent on once its sender knows where to; otherwise its
+    /// sender hears that nobody has it.
+    does_wait: AtomicBool,
     door: OnceLock<Door>,
     /// Of the node that sends.
     origin: OnceLock<Door>,
@@ -106,13 +109,22 @@ impl Way {
         }
     }
 
+    pub(crate) fn waits_for_homes(&self) {
+        self.does_wait.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) fn mend(&self) {
         self.is_cut.store(false, Ordering::Relaxed);
     }
 
     /// Until the test is over.
     fn carry(&self, from: NodeId) {
+        let mut returned: Vec<Vec<u8>> = Vec::new();
         while !self.is_over.load(Ordering::Relaxed) {
+            if !returned.is_empty() {
+                let origin = self.origin.get().unwrap();
+                returned.retain(|packet| !origin.take_back(packet, false));
+            }
             let packet = match self.is_held.load(Ordering::Relaxed) {
                 true => None,
                 false => self.queue.lock().unwrap().pop_front(),
@@ -129,6 +141,10 @@ impl Way {
                 match door.receive(from, &packet) {
                     Taken::Later => thread::sleep(Duration::from_millis(1)),
                     Taken::Yes => break,
+                    Taken::Moved(_) if self.does_wait.load(Ordering::Relaxed) => {
+                        returned.push(packet);
+                        break;
+                    }
                     Taken::Moved(_) => {
                         let origin = self.origin.get().unwrap();
                         assert!(origin.take_back(&packet, true));
@@ -185,13 +201,20 @@ pub(crate) struct Two {
     pub(crate) edge: One,
 }
 
-fn one(mut options: Options, network: net::Limits) -> One {
+/// The journal of a node over its store.
+pub(crate) type Journals<'a> = &'a mut dyn FnMut(&Store, &Options) -> Arc<dyn Journal>;
+
+fn local(store: &Store, options: &Options) -> Arc<dyn Journal> {
+    let options = options.commits.journal.clone();
+    Arc::new(LocalJournal::start_with(store, options).unwrap())
+}
+
+fn one(mut options: Options, network: net::Limits, journals: Journals<'_>) -> One {
     let disk = new_disk();
     let store = store_on(&disk);
-    let journal = LocalJournal::start_with(&store, options.commits.journal.clone()).unwrap();
     let way = Arc::<Way>::default();
     options.cluster = Some(Cluster {
-        journal: Arc::new(journal),
+        journal: journals(&store, &options),
         away: Arc::clone(&way) as _,
     });
     let listener = net::Listener::new("127.0.0.1:0".parse().unwrap());
@@ -229,12 +252,22 @@ impl Two {
     pub(crate) fn start_bounded(
         users: &[&str],
         change: impl Fn(&mut Options),
+        limits: [net::Limits; 2],
+    ) -> Two {
+        Two::start_over(users, change, limits, &mut local)
+    }
+
+    /// With a journal of each, home first, which has all ranges in tenure 5.
+    pub(crate) fn start_over(
+        users: &[&str],
+        change: impl Fn(&mut Options),
         [of_home, of_edge]: [net::Limits; 2],
+        journals: Journals<'_>,
     ) -> Two {
         let mut both = options(2, true);
         change(&mut both);
-        let home = one(both.clone(), of_home);
-        let edge = one(both, of_edge);
+        let home = one(both.clone(), of_home, journals);
+        let edge = one(both, of_edge, journals);
         let ranges: Vec<RangeId> = RangeId::all().collect();
         home.door.gain(&ranges, 5);
         for range in ranges {

@@ -4,7 +4,7 @@
 //! whether the append survived.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
@@ -33,10 +33,12 @@ pub struct Plan {
 }
 
 /// The switches of a [`TwinJournal`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Switches {
     delay_us: AtomicU64,
     hold: AtomicBool,
+    groups: AtomicU16,
+    stalled: Mutex<Option<u16>>,
     grow: AtomicBool,
     fence: AtomicU64,
     lose: AtomicU64,
@@ -55,6 +57,18 @@ impl Switches {
     /// While set, nothing is decided until [`TwinJournal::release`].
     pub fn set_hold(&self, hold: bool) {
         self.hold.store(hold, Ordering::SeqCst);
+    }
+
+    /// Ranges are of so many groups from now on, in turns. For a journal to which nothing was handed
+    /// over yet.
+    pub fn set_groups(&self, groups: u16) {
+        self.groups.store(groups.max(1), Ordering::SeqCst);
+    }
+
+    /// Until it is another one, nothing of this group is decided before [`TwinJournal::release`],
+    /// with whatever was handed over in one call with it.
+    pub fn stall(&self, group: Option<u16>) {
+        *lock(&self.stalled) = group;
     }
 
     /// While set, batches that are held may be added to until they are released.
@@ -85,6 +99,23 @@ impl Switches {
     /// While set, every append fails because the disk is full.
     pub fn set_full(&self, full: bool) {
         self.full.store(full, Ordering::SeqCst);
+    }
+}
+
+impl Default for Switches {
+    fn default() -> Switches {
+        Switches {
+            delay_us: AtomicU64::default(),
+            hold: AtomicBool::default(),
+            groups: AtomicU16::new(1),
+            stalled: Mutex::default(),
+            grow: AtomicBool::default(),
+            fence: AtomicU64::default(),
+            lose: AtomicU64::default(),
+            doubt: AtomicU64::default(),
+            full: AtomicBool::default(),
+            stay_in_doubt: AtomicBool::default(),
+        }
     }
 }
 
@@ -324,12 +355,19 @@ impl Journal for TwinJournal {
     fn append_batch(&self, batch: AppendBatch, done: Done) -> Result<(), Busy> {
         let switches = &self.core.switches;
         let delay = Duration::from_micros(switches.delay_us.load(Ordering::SeqCst));
+        let mut is_held = switches.hold.load(Ordering::SeqCst);
         let batch = match switches.grow.load(Ordering::SeqCst) {
             true => batch,
-            false => AppendBatch::new(batch.close()),
+            false => {
+                let stalled = *lock(&switches.stalled);
+                let appends = batch.close();
+                let is_stalled = |append: &Append| Some(self.group(append.range)) == stalled;
+                is_held |= appends.iter().any(is_stalled);
+                AppendBatch::new(appends)
+            }
         };
         let job = Job { batch, done, delay };
-        if switches.hold.load(Ordering::SeqCst) {
+        if is_held {
             let mut held = self.core.held();
             if held.len() >= JOURNAL_QUEUE_MAX {
                 return Err(Busy {
@@ -358,6 +396,10 @@ impl Journal for TwinJournal {
 
     fn take(&self, range: RangeId) -> Tenure {
         self.core.inner.take(range)
+    }
+
+    fn group(&self, range: RangeId) -> u16 {
+        range.index() % self.core.switches.groups.load(Ordering::SeqCst)
     }
 
     fn position(&self, range: RangeId) -> Position {
