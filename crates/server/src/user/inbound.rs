@@ -4,6 +4,7 @@
 use actor::{Context, Mail, Name};
 use delivery::Refusal;
 use net::ConnRef;
+use room::told::has_status;
 use telemetry::Counter;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
@@ -12,7 +13,6 @@ use xmpp::stanza::{self, IqType, Kind, MessageType, PresenceType};
 use super::barrier::Origin;
 use super::intake::sender_of;
 use super::managed::What;
-use super::rooms::has_status;
 use super::subscription::Action;
 use super::{Phase, User};
 use crate::address;
