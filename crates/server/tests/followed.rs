@@ -619,6 +619,52 @@ fn who_has_entered_before_her_stanzas_are_counted_hears_what_is_said() {
     juliet.expect(&mut world, "<body>3</body>");
 }
 
+/// A room that is read asks where its sessions are. One that has just told it that its client is
+/// back said so once more, and the client was told everything twice.
+#[test]
+fn who_comes_back_while_the_room_is_read_is_told_everything_once() {
+    for is_lost in [false, true] {
+        let mut world = World::patient(|_| ());
+        let (_romeo, mut juliet) = pair(&mut world);
+        let mut desk = Client::login(&mut world, "romeo", "desk");
+        juliet.lose_link();
+        world.node().kill("juliet@localhost");
+        let mut peer = world.connect("juliet");
+        rest(&mut world);
+        if is_lost {
+            world.hold();
+            desk.send(&format!(
+                "<presence to='{ROOM}/desk'><x xmlns='{MUC}'/></presence>"
+            ));
+            world.work();
+            peer.resume(&juliet.token, juliet.handled());
+            world.work();
+            // His home has recorded it, and then hers; what the room says waits for a third commit.
+            world.let_one_go();
+            world.let_one_go();
+            peer.expect(&mut world, "<resumed");
+            world.node().kill(ROOM);
+            world.work();
+            world.let_go();
+        } else {
+            world.node().set_late_reads(true);
+            world.node().stall_reads(true);
+            world.node().kill(ROOM);
+            world.work();
+            assert_eq!(world.node().stall_reads(true), 1, "that of the room");
+            peer.resume(&juliet.token, juliet.handled());
+            peer.expect(&mut world, "<resumed");
+            world.node().set_late_reads(false);
+            world.node().stall_reads(false);
+        }
+        rest(&mut world);
+        while peer.read() {}
+        for once in ["<subject", "/romeo'", "code='110'"] {
+            assert_eq!(peer.seen.matches(once).count(), 1, "{once} {}", peer.seen);
+        }
+    }
+}
+
 /// Presence of another device waits for a commit since before a client was back, and other presence
 /// behind it: only the latter was counted as waiting, so that a message of the room was recorded
 /// with a count that a stanza in front of it has. The client had handled that one, and so the

@@ -373,6 +373,9 @@ impl User {
         if self.phase == super::Phase::Unreadable {
             return; // It asks again.
         }
+        if at.is_some_and(|at| self.is_about_to_hear(at, &who.room)) {
+            return; // The same, if it does not know from that.
+        }
         let room = who.room.clone();
         let answer = match is_there {
             true => ToRoom::Alive(who),
@@ -388,6 +391,16 @@ impl User {
             }
             self.log().rooms_due = true;
         }
+    }
+
+    /// Whether a room is about to hear that the client of a session is back, and says then what it
+    /// would say to one that is there. Once: what it was told may have been lost with it.
+    fn is_about_to_hear(&mut self, at: usize, room: &Name) -> bool {
+        let managed = self.sessions[at].managed.as_mut();
+        managed.is_some_and(|managed| {
+            let told = managed.back_in.iter().position(|own| own == room);
+            told.map(|told| managed.back_in.swap_remove(told)).is_some()
+        })
     }
 
     /// A session does not read the log of a room any more, if it did.
@@ -496,6 +509,7 @@ impl User {
         if let Some(managed) = &mut self.sessions[at].managed {
             managed.put_out.retain(|own| **own != *room);
             managed.entering.retain(|own| **own != *room);
+            managed.back_in.retain(|own| **own != *room);
         }
         self.plain_is_not_out(at, room);
     }
@@ -613,7 +627,11 @@ impl User {
         let back = Message::ToRoom(Box::new(ToRoom::Back(who, nick)));
         if self.home.say(cx, room, back, true).is_some() {
             // The room has too much to do: its client enters again, and is told everything.
-            self.write_presence(conn, &gone, cx);
+            return self.write_presence(conn, &gone, cx);
+        }
+        if let Some(managed) = &mut self.sessions[at].managed {
+            managed.back_in.retain(|own| own != room);
+            managed.back_in.push(room.clone());
         }
     }
 }

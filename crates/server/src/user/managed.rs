@@ -108,6 +108,8 @@ pub(crate) struct Managed {
     pub put_out: Vec<Name>,
     /// Rooms of those that it has sent presence that enters, and that have not answered it.
     pub entering: Vec<Name>,
+    /// Rooms that were told that its client is back, and have not said since that it is there.
+    pub back_in: Vec<Name>,
     /// Rooms that it had entered before its stanzas were counted: these know nothing of that.
     pub plain_rooms: Vec<Name>,
     /// Presence was given up, or events of nodes: at its resumption it is told the current presence
@@ -139,6 +141,7 @@ impl Managed {
             rooms: None,
             put_out: Vec::new(),
             entering: Vec::new(),
+            back_in: Vec::new(),
             plain_rooms: Vec::new(),
             presence_lost: false,
             roster_lost: false,
