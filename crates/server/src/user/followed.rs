@@ -107,8 +107,8 @@ impl User {
         }
         // As it is written: what has to be escaped is in no address of a room, but in nicks.
         let from = address::bare(copy.frame.attr_raw("from").unwrap_or_default());
-        let managed = self.sessions[at].managed.as_ref();
-        if managed.is_some_and(|managed| managed.plain_rooms.iter().any(|room| **room == *from)) {
+        if let Some(had) = self.had_plain(at, from) {
+            *had = copy.place.max(*had);
             return false;
         }
         self.flush_held(self.sessions[at].conn, cx);
@@ -138,6 +138,15 @@ impl User {
             Copied::Again => cx.stats().count(Counter::MessagesRepeated),
         }
         true
+    }
+
+    /// Up to where a session was written what a room said, if that does not know yet that its
+    /// stanzas are counted.
+    fn had_plain(&mut self, at: usize, room: &str) -> Option<&mut Seq> {
+        let managed = self.sessions[at].managed.as_mut()?;
+        let mut plain = managed.plain_rooms.iter_mut();
+        let own = plain.find(|(own, _)| **own == *room);
+        own.map(|(_, had)| had)
     }
 
     /// A copy comes from a room that did not say yet from where on its log is owed to a session: it
@@ -359,9 +368,14 @@ impl User {
             return; // It has left meanwhile.
         }
         self.is_not_out(at, &who.room);
+        let had = self.had_plain(at, &who.room).map_or(0, |had| *had);
+        if let Some(managed) = &mut self.sessions[at].managed {
+            managed.plain_rooms.retain(|(room, _)| *room != who.room);
+        }
         let is_caught_up = is_new && !self.is_recovered(at);
         if let Some(rooms) = self.rooms_of(at) {
-            rooms.follow(who.room.clone(), Place::new(since), is_caught_up);
+            let since = Place::new(since.max(had));
+            rooms.follow(who.room.clone(), since, is_caught_up);
         }
         self.log().rooms_due = true;
     }
@@ -430,10 +444,8 @@ impl User {
         }
         self.is_not_out(at, bare);
         self.members_may_change();
-        if let Some(managed) = &mut self.sessions[at].managed {
-            managed.plain_rooms.retain(|room| **room != *bare);
-        }
-        if leaves && self.sessions[at].managed.is_some() {
+        if leaves && let Some(managed) = &mut self.sessions[at].managed {
+            managed.plain_rooms.retain(|(room, _)| **room != *bare);
             self.stop_reading(at, &Name::from(bare));
         }
     }

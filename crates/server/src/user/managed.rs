@@ -110,8 +110,9 @@ pub(crate) struct Managed {
     pub entering: Vec<Name>,
     /// Rooms that were told that its client is back, and have not said since that it is there.
     pub back_in: Vec<Name>,
-    /// Rooms that it had entered before its stanzas were counted: these know nothing of that.
-    pub plain_rooms: Vec<Name>,
+    /// Rooms that it had entered before its stanzas were counted, until they know of that; and the
+    /// last place of the log of each that it was written meanwhile.
+    pub plain_rooms: Vec<(Name, Seq)>,
     /// Presence was given up, or events of nodes: at its resumption it is told the current presence
     /// of all contacts, and last items.
     pub presence_lost: bool,
