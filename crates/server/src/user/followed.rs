@@ -455,7 +455,7 @@ impl User {
     /// after a restart; or it may have entered once more since, and then the room says so next.
     pub(super) fn hears_of_itself(&mut self, at: usize, presence: &Frame) {
         let session = &self.sessions[at];
-        if session.directed.is_none() || session.managed.is_none() && !self.is_any_member() {
+        if session.directed.is_none() {
             return;
         }
         let from = presence.attr("from").unwrap_or_default();
