@@ -493,7 +493,7 @@ impl User {
         }
     }
 
-    /// A session sends presence that enters a room.
+    /// A session sends presence that enters a room, or may have.
     pub(super) fn is_entering(&mut self, at: usize, room: &str) {
         if let Some(managed) = &mut self.sessions[at].managed {
             managed.entering.push(Name::from(room));
@@ -557,6 +557,8 @@ impl User {
             if let Some(rooms) = self.rooms_of(at) {
                 rooms.follow(room.clone(), Place::START, false);
             }
+            // Nobody knows whether it has let the session in.
+            self.is_entering(at, &room);
             let who = Sitting {
                 room: room.clone(),
                 full: Arc::clone(&self.sessions[at].full),

@@ -106,7 +106,8 @@ pub(crate) struct Managed {
     ///
     /// [`Session::directed`]: super::session::Session::directed
     pub put_out: Vec<Name>,
-    /// Rooms of those that it has sent presence that enters, and that have not answered it.
+    /// Rooms of those that it has sent presence that enters, and that have not answered it, as far
+    /// as this life of its user knows.
     pub entering: Vec<Name>,
     /// Rooms that were told that its client is back, and have not said since that it is there.
     pub back_in: Vec<Name>,
