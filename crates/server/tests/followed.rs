@@ -696,6 +696,29 @@ fn who_is_counted_once_she_has_entered_is_there_when_she_comes_back() {
     }
 }
 
+/// What a room said of an inactive client itself waited until that was active, unless its stanzas
+/// were counted.
+#[test]
+fn an_inactive_client_hears_at_once_what_becomes_of_it() {
+    for is_managed in [false, true] {
+        let mut world = World::patient(|_| ());
+        let mut romeo = Client::enter(&mut world, "romeo", "romeo");
+        configure(&mut world, &mut romeo, PERSISTENT);
+        let mut juliet = match is_managed {
+            true => world.login_managed("juliet", "juliet").0,
+            false => world.login("juliet", "juliet"),
+        };
+        let enters = format!("<presence to='{ROOM}/juliet'><x xmlns='{MUC}'/></presence>");
+        juliet.ask(&mut world, &enters, "<subject");
+        juliet.send("<inactive xmlns='urn:xmpp:csi:0'/>");
+        world.work();
+        kick(&mut world, &mut romeo, "juliet");
+        rest(&mut world);
+        while juliet.read() {}
+        assert!(juliet.seen.contains("code='307'"), "{is_managed}");
+    }
+}
+
 /// A room that is read asks where its sessions are. One that has just told it that its client is
 /// back said so once more, and the client was told everything twice.
 #[test]

@@ -247,7 +247,7 @@ impl User {
                 self.hears_of_itself(at, &delivery.frame);
                 let conn = self.sessions[at].conn;
                 // What a room says of the client itself does not wait until somebody looks.
-                if delivery.managed.is_some() && has_status(&delivery.frame) {
+                if self.sessions[at].is_inactive && has_status(&delivery.frame) {
                     self.flush_held(conn, cx);
                     self.write_presence_now(conn, &delivery.frame, cx);
                 } else {
