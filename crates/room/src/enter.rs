@@ -145,14 +145,15 @@ impl Room {
         });
     }
 
-    /// A session that is there says by which number it is managed. Another number than before is
-    /// that of a later session of its name, while nobody has said yet that the earlier one is gone:
-    /// it is owed what is said from now on.
-    fn is_there_as(&mut self, key: Key, from: &str, managed: Managed) {
+    /// A session that is there says by which number it is managed. One that was not managed before
+    /// has had what was said until now. Another number than before is that of a later session of
+    /// its name, while nobody has said yet that the earlier one is gone. Both are owed what is said
+    /// from now on.
+    pub(crate) fn is_there_as(&mut self, key: Key, from: &str, managed: Managed) {
         let before = self.managed_number(from);
         self.occupants.set_managed(key, from, managed);
         let now = managed.number();
-        if before.is_some() && now.is_some() && before != now {
+        if now.is_some() && before != now {
             self.occupants.set_since(key, from, self.told);
             self.say_since(key, from);
         }
@@ -160,7 +161,7 @@ impl Room {
 
     /// Whether a session may only be there once the room is in the store: a kill must not take back
     /// what its client was told.
-    fn must_be_followed(&self, managed: Managed) -> bool {
+    pub(crate) fn must_be_followed(&self, managed: Managed) -> bool {
         managed.number().is_some() && !self.is_durable()
     }
 

@@ -49,6 +49,7 @@ mod room;
 mod state;
 #[cfg(test)]
 mod tests;
+pub mod told;
 
 use xmpp::form;
 

@@ -447,11 +447,26 @@ impl Room {
 
     // === a client that comes back ===
 
+    /// Whether a session is there that had entered before its stanzas were counted, and has not
+    /// said so.
+    pub(crate) fn is_there_uncounted(&self, address: &str) -> bool {
+        let session = self.session_at(address);
+        session.is_some_and(|session| session.managed.number().is_none())
+    }
+
     /// A session whose client missed presence is told of everybody: of those who are gone, of those
     /// who are there, and of itself. One that is not there is told so.
-    pub(crate) fn back(&mut self, address: &str, number: u32, nick: &str) {
+    pub(crate) fn back(&mut self, address: &Arc<str>, (number, nick): (u32, &str), now: Timestamp) {
         self.confirmed(address);
         let key = self.occupants.by_address(address);
+        if let Some(key) = key.filter(|_| self.is_there_uncounted(address)) {
+            let managed = Managed::of(Some(number));
+            if self.must_be_followed(managed) {
+                return self.back_once_followed(address, (number, nick), now);
+            }
+            self.is_there_as(key, address, managed);
+        }
+        let address: &str = address;
         let is_it = self.managed_number(address) == Some(number);
         let Some(key) = key.filter(|_| is_it) else {
             return self.tell_absent(address, nick);
@@ -474,6 +489,21 @@ impl Room {
         }
         self.tell_session(key, address, &Tell::default());
         self.send_subject(address);
+    }
+
+    /// The same once the room is in the store.
+    fn back_once_followed(
+        &mut self,
+        address: &Arc<str>,
+        (number, nick): (u32, &str),
+        now: Timestamp,
+    ) {
+        let (nobodys, address) = (self.empty.clone(), Arc::clone(address));
+        let nick = nick.to_owned();
+        let records = vec![Record::Followed(true)];
+        self.commit(records, &nobodys, now, move |room, now| {
+            room.back(&address, (number, &nick), now);
+        });
     }
 
     fn send_gone(&mut self, to: &str) {

@@ -280,7 +280,7 @@ impl Room {
                 address,
                 number,
                 nick,
-            } => self.back(&address, number, &nick),
+            } => self.back(&address, (number, &nick), now),
             Event::Confirmed { address } => self.confirmed(&address),
             Event::Gone { address } => self.gone(&address),
             Event::Decided { is_committed } => self.decided(is_committed, now),
@@ -305,7 +305,9 @@ impl Room {
             return true;
         }
         match event {
-            Event::Decided { .. } | Event::Back { .. } | Event::Confirmed { .. } => true,
+            Event::Decided { .. } | Event::Confirmed { .. } => true,
+            // The room may have to be brought into the store for it.
+            Event::Back { address, .. } => !self.is_there_uncounted(address),
             Event::Stanza { frame, .. } => {
                 self.pending.len() < self.options.limits.pending_max
                     && is_plain_message(frame)

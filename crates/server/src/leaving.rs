@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actor::{Context, Mail, Name, ShardId};
+use room::told::is_not_there;
 use store::{RangeId, Seq};
 use telemetry::Counter;
 use wire::{Message, SharedCopy};
@@ -18,8 +19,6 @@ use crate::address;
 use crate::home::Home;
 use crate::message::credit::Debt;
 use crate::message::{Delivery, UserMsg};
-
-const NS_MUC_USER: &str = "http://jabber.org/protocol/muc#user";
 
 /// Stanzas for single recipients up to which nobody asks how much their shard has to do.
 const FEW: usize = 16;
@@ -173,7 +172,7 @@ impl Leaving {
         self.queue
             .extend(behind.into_iter().filter(|out| match out {
                 Out::One(frame) | Out::Session(frame, _) => {
-                    frame.name() != "presence" || says_not_there(frame)
+                    frame.name() != "presence" || is_not_there(frame)
                 }
                 Out::Copies(copies) => copies.frame.name() != "presence",
                 Out::Tell(..) => false,
@@ -443,22 +442,6 @@ impl Leaving {
         {
             cx.stats().count(self.counters.dropped);
         }
-    }
-}
-
-/// Whether presence tells its recipient that it is not there: a refusal, or its own end (XEP-0045
-/// section 15.6.2). One that takes another nick goes on under that.
-fn says_not_there(presence: &Frame) -> bool {
-    let has = |code: &str| {
-        let x = presence.child("x", NS_MUC_USER);
-        let mut children = x.iter().flat_map(xml::Child::children);
-        children
-            .any(|child| child.name() == "status" && child.attr("code").as_deref() == Some(code))
-    };
-    match presence.attr_raw("type") {
-        Some("error") => true,
-        Some("unavailable") => has("110") && !has("303"),
-        _ => false,
     }
 }
 

@@ -326,6 +326,34 @@ fn who_is_refused_is_not_in_the_room_unless_she_was_there_before() {
     }
 }
 
+/// That a session was not let in was noted only if its account was a member by then: later its
+/// other devices were given nothing.
+#[test]
+fn who_was_refused_before_she_was_a_member_is_not_in_the_room() {
+    for is_managed in [false, true] {
+        let mut world = World::patient(|_| ());
+        let mut romeo = enter(&mut world, "romeo", "romeo");
+        let fields = format!("{PERSISTENT}{TO_MEMBERS}");
+        romeo.ask(&mut world, &configuration(&fields), "id='config'");
+        let mut phone = Phone::on(&mut world, false);
+        let mut desktop = match is_managed {
+            true => world.login_managed("juliet", "desktop").0,
+            false => world.login("juliet", "desktop"),
+        };
+        let enters = |nick| format!("<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>");
+        desktop.ask(&mut world, &enters("romeo"), "</presence>");
+        affiliate(&mut world, &mut romeo, "juliet", "member");
+        say(&mut world, &mut romeo, [1]);
+        assert_eq!(phone.said(&mut world), [1], "{is_managed}");
+        // Let in, it is the one that is given what is said.
+        desktop.ask(&mut world, &enters("desktop"), "<subject");
+        rest(&mut world);
+        say(&mut world, &mut romeo, [2]);
+        desktop.expect(&mut world, "<body>2</body>");
+        assert_eq!(phone.said(&mut world), [1], "{is_managed}");
+    }
+}
+
 #[test]
 fn who_takes_no_messages_gets_them_once_he_does() {
     for is_managed in [false, true] {

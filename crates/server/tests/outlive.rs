@@ -641,6 +641,27 @@ fn that_a_room_was_not_found_is_told_to_who_waits() {
     }
 }
 
+/// Goal: the same if her account begins anew meanwhile, which does not know whether she was let in.
+#[test]
+fn that_a_room_was_not_found_is_told_by_the_next_life_of_an_account() {
+    let two = two(&["alice"], |_| {});
+    let mut alice = Client::login(two.home.node().addresses()[0], "alice", "a");
+    manage(&mut alice);
+    alice.send("<presence/>");
+    alice.expect("<presence ");
+    loses_room(&two, 6);
+    alice.send(&enter());
+    accepted(&mut alice, 2);
+    let own = two.home.door.range("alice@localhost");
+    two.home.door.lose(&[own]);
+    two.home.door.gain(&[own], 7);
+    alice.send("<iq type='get' id='anew' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
+    alice.expect("id='anew'");
+    finds_room(&two, 8);
+    two.home.way.give_back();
+    alice.expect("<presence type='error'");
+}
+
 /// Goal: a member's session reads the room's log before it enters, and is told all the same that
 /// the room was not found.
 #[test]

@@ -582,6 +582,35 @@ fn a_card_that_is_asked_for_behind_a_picture_has_it() {
     assert!(seen.contains(&picture), "{seen}");
 }
 
+/// One more is told what there is.
+#[test]
+fn so_many_who_ask_for_a_card_wait_for_a_picture() {
+    const WAIT_MAX: usize = 64;
+    let mut world = World::patient(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    let mut phone = world.login("romeo", "phone");
+    let (reads, picture) = a_picture_is_read_late(&mut world, &mut romeo);
+    let get = |number| format!("<iq type='get' id='c{number}'><vCard xmlns='vcard-temp'/></iq>");
+    // A client's own window is as large as that.
+    for number in 0..WAIT_MAX / 2 {
+        romeo.send(&get(number));
+        phone.send(&get(number));
+    }
+    world.work();
+    phone.send(&get(WAIT_MAX));
+    world.work();
+    read_behind(&mut world, reads);
+    let seen = phone.expect(&mut world, &format!("id='c{WAIT_MAX}'"));
+    assert_eq!(seen.matches("id='c").count(), 1, "{seen}");
+    world.node().stall_reads(false);
+    world.work();
+    for peer in [&mut romeo, &mut phone] {
+        let last = format!("id='c{}'", WAIT_MAX / 2 - 1);
+        let seen = peer.expect(&mut world, &last) + &peer.expect(&mut world, "</vCard>");
+        assert_eq!(seen.matches(&picture).count(), WAIT_MAX / 2, "{seen}");
+    }
+}
+
 #[test]
 fn a_client_that_claims_anew_while_another_is_asked_hears_of_what_it_wants_now() {
     let mut world = World::patient(|_| ());

@@ -281,7 +281,9 @@ impl Actor for Master {
                 if self.results.len() == self.workers.len() {
                     let wall_time = cx.now().saturating_since(self.began);
                     let results = std::mem::take(&mut self.results);
-                    let _ = self.to.try_send(Ok(Outcome::new(wall_time, 0, results)));
+                    let _ = self
+                        .to
+                        .try_send(Ok(Outcome::new(wall_time, Vec::new(), results)));
                     cx.stop();
                 }
             }

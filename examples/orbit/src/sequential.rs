@@ -26,5 +26,5 @@ pub fn run(conf: &Conf, clock: &impl Clock) -> Outcome {
     }
     let wall_time = clock.now().saturating_since(began);
     (stats.fill, stats.table_bytes) = (known.fill(), known.bytes());
-    Outcome::new(wall_time, 0, vec![stats])
+    Outcome::new(wall_time, Vec::new(), vec![stats])
 }

@@ -54,20 +54,20 @@ pub struct Outcome {
     pub size: usize,
     /// From the first vertex to the last result.
     pub wall_time: Duration,
-    /// Runs that were given up because a node was lost.
-    pub restarts: u32,
+    /// Why runs were given up before this one: a node was lost, or taken for lost.
+    pub given_up: Vec<String>,
     /// Each worker's figures.
     pub workers: Vec<WorkerStats>,
 }
 
 impl Outcome {
     /// Adds the figures of workers up.
-    pub fn new(wall_time: Duration, restarts: u32, mut workers: Vec<WorkerStats>) -> Self {
+    pub fn new(wall_time: Duration, given_up: Vec<String>, mut workers: Vec<WorkerStats>) -> Self {
         workers.sort_by_key(|worker| worker.worker);
         Outcome {
             size: workers.iter().map(|worker| worker.fill.size).sum(),
             wall_time,
-            restarts,
+            given_up,
             workers,
         }
     }
@@ -92,7 +92,10 @@ impl fmt::Display for Outcome {
         writeln!(f, "size {}", self.size)?;
         writeln!(f, "wall_time_us {}", self.wall_time.as_micros())?;
         writeln!(f, "workers {}", self.workers.len())?;
-        writeln!(f, "restarts {}", self.restarts)?;
+        writeln!(f, "restarts {}", self.given_up.len())?;
+        for why in &self.given_up {
+            writeln!(f, "given_up {why}")?;
+        }
         writeln!(f, "messages_recvd {}", sum(|one| one.messages_recvd))?;
         writeln!(f, "vertices_recvd {}", sum(|one| one.vertices_recvd))?;
         writeln!(f, "credit_retd {}", sum(|one| one.credit_retd))?;

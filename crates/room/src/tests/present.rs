@@ -68,6 +68,24 @@ fn managed_sessions_are_there_after_a_restart_and_others_are_gone() {
     assert_eq!(world.room.unconfirmed(), []);
 }
 
+/// It has had what was said before, like any other without a number.
+#[test]
+fn who_is_managed_from_now_on_is_owed_what_is_said_from_now_on() {
+    for comes_back in [false, true] {
+        let mut world = persistent();
+        world.join(HAG, "hag");
+        world.send(CRONE, "", HI);
+        world.here.clear();
+        match comes_back {
+            true => assert_eq!(told(&back(&mut world, HAG, 7, "hag")).1, [""; 0]),
+            false => world.send_as(HAG, "hag", "<presence/>", Some(7)),
+        }
+        let told = world.room.told();
+        assert_eq!((world.room.since(HAG), world.room.managed()), (told, 2));
+        assert_eq!(world.here[0], (HAG.to_owned(), 7, Some(told)));
+    }
+}
+
 #[test]
 fn a_session_whose_home_does_not_know_it_leaves() {
     let mut world = persistent();

@@ -157,21 +157,7 @@ impl RoomActor {
         match said {
             ToRoom::Alive(who) => self.session_says(Event::Confirmed { address: who.full }, cx),
             ToRoom::NotHere(who) => self.is_gone(who, cx),
-            ToRoom::Back(..) if self.life.phase != Phase::Ready => {
-                let again = Message::ToRoom(Box::new(said));
-                cx.send_after(
-                    self.life.home.bounds().load_retry,
-                    UserMsg::Said(again.into()),
-                );
-            }
-            ToRoom::Back(who, nick) => {
-                let event = Event::Back {
-                    address: who.full,
-                    number: who.number,
-                    nick,
-                };
-                self.session_says(event, cx);
-            }
+            ToRoom::Back(who, nick) => self.is_back(who, nick, cx),
             ToRoom::Pull(pulled) => self.pull(pulled, cx),
             ToRoom::Noted(member) => self.member_knows(&member, cx),
             ToRoom::Missed(member, _) if !member.contains('/') => self.members.missed(member),
@@ -179,7 +165,21 @@ impl RoomActor {
         }
     }
 
-    /// The home of a session says that it is there, or that its client is back.
+    /// A client is back. While the room cannot be read, or is busy, it is said again later.
+    fn is_back(&mut self, who: Sitting, nick: String, cx: &mut Context<'_, UserMsg>) {
+        let event = Event::Back {
+            address: Arc::clone(&who.full),
+            number: who.number,
+            nick: nick.clone(),
+        };
+        if self.life.phase != Phase::Ready || self.happens(event, None, cx).is_err() {
+            let again = Message::ToRoom(Box::new(ToRoom::Back(who, nick)));
+            let pause = self.life.home.bounds().load_retry;
+            cx.send_after(pause, UserMsg::Said(again.into()));
+        }
+    }
+
+    /// The home of a session says that it is there.
     pub(super) fn session_says(&mut self, event: Event, cx: &mut Context<'_, UserMsg>) {
         if self.life.phase != Phase::Ready {
             return; // It is asked again.

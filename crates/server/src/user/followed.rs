@@ -9,6 +9,7 @@ use std::sync::Arc;
 use actor::{Context, Mail, Name};
 use delivery::{Copied, Count, Followed, Place, RoomChange, RoomPage, SessionNumber};
 use net::ConnRef;
+use room::told::{is_of_recipient, is_put_out, is_refused};
 use stdx::bugs;
 use store::{NumberedEntry, Record, RoomRead, Seq};
 use telemetry::Counter;
@@ -19,7 +20,6 @@ use super::User;
 use super::barrier::Effect;
 use super::managed::What;
 use super::presence::unavailable_of;
-use super::rooms::{is_of_recipient, is_put_out, is_refused};
 use super::session::Session;
 use crate::address;
 use crate::message::UserMsg;
@@ -107,8 +107,8 @@ impl User {
         }
         // As it is written: what has to be escaped is in no address of a room, but in nicks.
         let from = address::bare(copy.frame.attr_raw("from").unwrap_or_default());
-        let managed = self.sessions[at].managed.as_ref();
-        if managed.is_some_and(|managed| managed.plain_rooms.iter().any(|room| **room == *from)) {
+        if let Some(had) = self.had_plain(at, from) {
+            *had = copy.place.max(*had);
             return false;
         }
         self.flush_held(self.sessions[at].conn, cx);
@@ -138,6 +138,15 @@ impl User {
             Copied::Again => cx.stats().count(Counter::MessagesRepeated),
         }
         true
+    }
+
+    /// Up to where a session was written what a room said, if that does not know yet that its
+    /// stanzas are counted.
+    fn had_plain(&mut self, at: usize, room: &str) -> Option<&mut Seq> {
+        let managed = self.sessions[at].managed.as_mut()?;
+        let mut plain = managed.plain_rooms.iter_mut();
+        let own = plain.find(|(own, _)| **own == *room);
+        own.map(|(_, had)| had)
     }
 
     /// A copy comes from a room that did not say yet from where on its log is owed to a session: it
@@ -359,9 +368,14 @@ impl User {
             return; // It has left meanwhile.
         }
         self.is_not_out(at, &who.room);
+        let had = self.had_plain(at, &who.room).map_or(0, |had| *had);
+        if let Some(managed) = &mut self.sessions[at].managed {
+            managed.plain_rooms.retain(|(room, _)| *room != who.room);
+        }
         let is_caught_up = is_new && !self.is_recovered(at);
         if let Some(rooms) = self.rooms_of(at) {
-            rooms.follow(who.room.clone(), Place::new(since), is_caught_up);
+            let since = Place::new(since.max(had));
+            rooms.follow(who.room.clone(), since, is_caught_up);
         }
         self.log().rooms_due = true;
     }
@@ -372,6 +386,9 @@ impl User {
         let is_there = at.is_some_and(|at| self.is_in(at, &who.room));
         if self.phase == super::Phase::Unreadable {
             return; // It asks again.
+        }
+        if at.is_some_and(|at| self.is_about_to_hear(at, &who.room)) {
+            return; // The same, if it does not know from that.
         }
         let room = who.room.clone();
         let answer = match is_there {
@@ -388,6 +405,16 @@ impl User {
             }
             self.log().rooms_due = true;
         }
+    }
+
+    /// Whether a room is about to hear that the client of a session is back, and says then what it
+    /// would say to one that is there. Once: what it was told may have been lost with it.
+    fn is_about_to_hear(&mut self, at: usize, room: &Name) -> bool {
+        let managed = self.sessions[at].managed.as_mut();
+        managed.is_some_and(|managed| {
+            let told = managed.back_in.iter().position(|own| own == room);
+            told.map(|told| managed.back_in.swap_remove(told)).is_some()
+        })
     }
 
     /// A session does not read the log of a room any more, if it did.
@@ -417,10 +444,8 @@ impl User {
         }
         self.is_not_out(at, bare);
         self.members_may_change();
-        if let Some(managed) = &mut self.sessions[at].managed {
-            managed.plain_rooms.retain(|room| **room != *bare);
-        }
-        if leaves && self.sessions[at].managed.is_some() {
+        if leaves && let Some(managed) = &mut self.sessions[at].managed {
+            managed.plain_rooms.retain(|(room, _)| **room != *bare);
             self.stop_reading(at, &Name::from(bare));
         }
     }
@@ -430,7 +455,7 @@ impl User {
     /// after a restart; or it may have entered once more since, and then the room says so next.
     pub(super) fn hears_of_itself(&mut self, at: usize, presence: &Frame) {
         let session = &self.sessions[at];
-        if session.directed.is_none() || session.managed.is_none() && !self.is_any_member() {
+        if session.directed.is_none() {
             return;
         }
         let from = presence.attr("from").unwrap_or_default();
@@ -468,7 +493,7 @@ impl User {
         }
     }
 
-    /// A session sends presence that enters a room.
+    /// A session sends presence that enters a room, or may have.
     pub(super) fn is_entering(&mut self, at: usize, room: &str) {
         if let Some(managed) = &mut self.sessions[at].managed {
             managed.entering.push(Name::from(room));
@@ -496,6 +521,7 @@ impl User {
         if let Some(managed) = &mut self.sessions[at].managed {
             managed.put_out.retain(|own| **own != *room);
             managed.entering.retain(|own| **own != *room);
+            managed.back_in.retain(|own| **own != *room);
         }
         self.plain_is_not_out(at, room);
     }
@@ -531,6 +557,8 @@ impl User {
             if let Some(rooms) = self.rooms_of(at) {
                 rooms.follow(room.clone(), Place::START, false);
             }
+            // Nobody knows whether it has let the session in.
+            self.is_entering(at, &room);
             let who = Sitting {
                 room: room.clone(),
                 full: Arc::clone(&self.sessions[at].full),
@@ -613,7 +641,11 @@ impl User {
         let back = Message::ToRoom(Box::new(ToRoom::Back(who, nick)));
         if self.home.say(cx, room, back, true).is_some() {
             // The room has too much to do: its client enters again, and is told everything.
-            self.write_presence(conn, &gone, cx);
+            return self.write_presence(conn, &gone, cx);
+        }
+        if let Some(managed) = &mut self.sessions[at].managed {
+            managed.back_in.retain(|own| own != room);
+            managed.back_in.push(room.clone());
         }
     }
 }

@@ -4,6 +4,7 @@
 use actor::{Context, Mail, Name};
 use delivery::Refusal;
 use net::ConnRef;
+use room::told::has_status;
 use telemetry::Counter;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
@@ -12,7 +13,6 @@ use xmpp::stanza::{self, IqType, Kind, MessageType, PresenceType};
 use super::barrier::Origin;
 use super::intake::sender_of;
 use super::managed::What;
-use super::rooms::has_status;
 use super::subscription::Action;
 use super::{Phase, User};
 use crate::address;
@@ -247,7 +247,7 @@ impl User {
                 self.hears_of_itself(at, &delivery.frame);
                 let conn = self.sessions[at].conn;
                 // What a room says of the client itself does not wait until somebody looks.
-                if delivery.managed.is_some() && has_status(&delivery.frame) {
+                if self.sessions[at].is_inactive && has_status(&delivery.frame) {
                     self.flush_held(conn, cx);
                     self.write_presence_now(conn, &delivery.frame, cx);
                 } else {

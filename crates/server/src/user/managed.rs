@@ -106,10 +106,14 @@ pub(crate) struct Managed {
     ///
     /// [`Session::directed`]: super::session::Session::directed
     pub put_out: Vec<Name>,
-    /// Rooms of those that it has sent presence that enters, and that have not answered it.
+    /// Rooms of those that it has sent presence that enters, and that have not answered it, as far
+    /// as this life of its user knows.
     pub entering: Vec<Name>,
-    /// Rooms that it had entered before its stanzas were counted: these know nothing of that.
-    pub plain_rooms: Vec<Name>,
+    /// Rooms that were told that its client is back, and have not said since that it is there.
+    pub back_in: Vec<Name>,
+    /// Rooms that it had entered before its stanzas were counted, until they know of that; and the
+    /// last place of the log of each that it was written meanwhile.
+    pub plain_rooms: Vec<(Name, Seq)>,
     /// Presence was given up, or events of nodes: at its resumption it is told the current presence
     /// of all contacts, and last items.
     pub presence_lost: bool,
@@ -139,6 +143,7 @@ impl Managed {
             rooms: None,
             put_out: Vec::new(),
             entering: Vec::new(),
+            back_in: Vec::new(),
             plain_rooms: Vec::new(),
             presence_lost: false,
             roster_lost: false,

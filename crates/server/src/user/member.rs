@@ -113,7 +113,8 @@ impl Reader {
 #[derive(Debug, Default)]
 pub(super) struct Members {
     rooms: Vec<Member>,
-    /// Sessions without stream management that a room has put out.
+    /// Sessions without stream management that a room has put out, or did not let in. No more of
+    /// each than addresses that it has sent presence to.
     out: Vec<(ConnRef, Name)>,
     last_id: u32,
     /// The store is asked who made rooms.
@@ -249,27 +250,27 @@ impl User {
 
     /// A session is about to end.
     pub(super) fn ends_as_member(&mut self, at: usize) {
+        let conn = self.sessions[at].conn;
+        if let Some(log) = &mut self.log {
+            log.members.out.retain(|(own, _)| *own != conn);
+        }
         if !self.is_any_member() {
             return;
         }
-        let conn = self.sessions[at].conn;
-        let log = self.log();
-        log.rooms_due = true;
-        log.members.out.retain(|(own, _)| *own != conn);
-        for room in 0..log.members.rooms.len() {
+        self.log().rooms_due = true;
+        for room in 0..self.log().members.rooms.len() {
             self.note_mark(room, 1);
         }
     }
 
     // ---- Who is in the room --------------------------------------------------------------------
 
-    /// A room has put a session without stream management out.
+    /// A room has put a session without stream management out. The account may be its member
+    /// later.
     pub(super) fn plain_is_out(&mut self, at: usize, room: &str) {
         let conn = self.sessions[at].conn;
         self.plain_is_not_out(at, room);
-        if self.member(room).is_some() {
-            self.log().members.out.push((conn, Name::from(room)));
-        }
+        self.log().members.out.push((conn, Name::from(room)));
     }
 
     pub(super) fn is_plain_out(&self, at: usize, room: &str) -> bool {

@@ -5,13 +5,13 @@
 
 use actor::{Context, Mail, Name};
 use net::ConnRef;
+use room::told::{has_status, is_refused};
 use store::{DirectoryEntry, Record};
 use telemetry::Counter;
 use wire::SharedCopy;
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::error::Condition;
-use xmpp::ns;
 
 use super::barrier::Effect;
 use super::managed::What;
@@ -24,10 +24,6 @@ use crate::message::{Delivery, UserMsg};
 use crate::search;
 
 const NS_MUC_USER: &str = "http://jabber.org/protocol/muc#user";
-
-/// Status codes of those who did not leave by themselves: banned, kicked, of another affiliation,
-/// in a room for members from now on, at the end of the service, lost (XEP-0045 section 15.6.2).
-const PUT_OUT: [&str; 6] = ["301", "307", "321", "322", "332", "333"];
 
 impl User {
     /// A room or a service sends something to one of the user's sessions.
@@ -90,7 +86,7 @@ impl User {
     pub(super) fn has_entered_since(&self, at: usize, delivery: &Delivery) -> bool {
         let frame = &delivery.frame;
         let is_error = frame.attr_raw("type") == Some("error");
-        if delivery.managed.is_none() || !is_error || frame.child("x", ns::MUC).is_none() {
+        if delivery.managed.is_none() || !is_error || !is_refused(frame) {
             return false;
         }
         let from = frame.attr("from").unwrap_or_default();
@@ -201,38 +197,4 @@ fn closed(occupant: &str, to: &str) -> Frame {
     writer.close().close();
     // Invariant: both addresses are normal, and the rest is fixed.
     Frame::parse(bytes).expect("a stanza")
-}
-
-/// Whether a presence of a room says that its recipient was put out (XEP-0045 sections 8.2, 9.1,
-/// 10.9 and 15.6.2). One that answers his own leave does not: his home knows of that, and he may
-/// have entered again since.
-pub(super) fn is_put_out(presence: &Frame) -> bool {
-    let Some(x) = presence.child("x", NS_MUC_USER) else {
-        return false;
-    };
-    let is_decided = PUT_OUT.iter().any(|code| has_code(&x, code));
-    has_code(&x, "110") && (is_decided || x.children().any(|child| child.name() == "destroy"))
-}
-
-/// Whether a presence of a room is about its recipient (XEP-0045 section 15.6.2).
-pub(super) fn is_of_recipient(presence: &Frame) -> bool {
-    let x = presence.child("x", NS_MUC_USER);
-    x.is_some_and(|x| has_code(&x, "110"))
-}
-
-/// Whether an error says that its recipient did not enter a room: what a room refuses to one who is
-/// there has no element of those who enter.
-pub(super) fn is_refused(error: &Frame) -> bool {
-    error.child("x", ns::MUC).is_some()
-}
-
-fn has_code(x: &xml::Child<'_>, code: &str) -> bool {
-    let mut children = x.children();
-    children.any(|child| child.name() == "status" && child.attr("code").as_deref() == Some(code))
-}
-
-/// Whether a presence has a status code: it says what became of its recipient, or of a nick.
-pub(super) fn has_status(presence: &Frame) -> bool {
-    let x = presence.child("x", NS_MUC_USER);
-    x.is_some_and(|x| x.children().any(|child| child.name() == "status"))
 }

@@ -86,7 +86,7 @@ impl User {
         sm::write_enabled(resumable, &mut bytes);
         let mut managed = Managed::new(number, token, max_seconds, Link::Attached(conn));
         let entered = self.rooms_entered(at).into_iter();
-        managed.plain_rooms = entered.map(|(room, _)| room).collect();
+        managed.plain_rooms = entered.map(|(room, _)| (room, 0)).collect();
         let session = &mut self.sessions[at];
         let plain = SessionNumber::new(std::mem::replace(&mut session.number, number));
         session.managed = Some(Box::new(managed));

@@ -52,6 +52,8 @@ struct Run {
     reply: Option<ReplyTo>,
     began: Moment,
     attempt: u32,
+    /// Why those before it were given up.
+    given_up: Vec<String>,
     /// Nodes that have not said yet whether they are there, by their number.
     unknown: Vec<usize>,
     alive: Vec<NodeName>,
@@ -94,6 +96,7 @@ impl Run {
             reply: Some(from),
             began: now,
             attempt: 0,
+            given_up: Vec::new(),
             unknown: Vec::new(),
             alive: Vec::new(),
             layout: Layout::new(&[1]),
@@ -362,7 +365,7 @@ impl Run {
         let results = self.teams.iter_mut().filter_map(|team| team.results.take());
         let results: Vec<WorkerStats> = results.flatten().collect();
         let wall_time = cx.now().saturating_since(self.began);
-        let outcome = Outcome::new(wall_time, self.attempt, results);
+        let outcome = Outcome::new(wall_time, std::mem::take(&mut self.given_up), results);
         if self.job.groups > 0 {
             let command = Command::DeleteGroup(masters(self.attempt));
             let _ = cx.command(command, CLEANING);
@@ -390,6 +393,7 @@ impl Run {
         }
         if !std::mem::replace(&mut self.is_paused, true) {
             self.attempt += 1;
+            self.given_up.push(why);
             cx.timer(PAUSE, 0);
         }
     }
