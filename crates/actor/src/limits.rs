@@ -35,10 +35,6 @@ pub const BATCH_MAX: usize = 256;
 /// Messages of one type that wait for room at one other shard; one more comes back to its sender.
 pub const OUTGOING_MAX: usize = 8_192;
 
-/// Messages that wait for entities of one type which come from another shard; one more is refused
-/// as by a full mailbox.
-pub const COMING_MAX: usize = 65_536;
-
 /// Cost that one actor may spend before the next in the run queue has its turn. A message costs 1.
 pub const ACTOR_BUDGET: u32 = 64;
 
@@ -112,6 +108,9 @@ pub struct Bounds {
     pub actors_max: usize,
     /// Message types on one shard; the use of one more panics.
     pub realms_max: usize,
+    /// Messages that wait for entities of one type which come from another shard, whichever of them
+    /// they are for; one more is refused as by a full mailbox.
+    pub coming_max: usize,
 }
 
 impl Bounds {
@@ -122,6 +121,7 @@ impl Bounds {
         relations_max: 65_536,
         actors_max: 8_388_608,
         realms_max: 4_096,
+        coming_max: 65_536,
     };
 }
 

@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::core::{Core, realm_of};
-use crate::limits::COMING_MAX;
 use crate::link::Call;
 use crate::realm::Parts;
 use crate::traits::Refused;
@@ -171,9 +170,10 @@ impl Core {
         let (mut all, mut names) = (Vec::new(), Vec::new());
         let mut in_the_way = InTheWay::default();
         for (key, slot) in chosen {
-            // Answers and timers that are due would be lost with it; and what has come for this
-            // incarnation, as from a connection that has ended since, the next does not understand.
-            let is_owed = slot.reserved > 0 || slot.waiting() > 0;
+            // What has come for this incarnation, as from a connection that has ended since, the
+            // next does not understand; and an answer that is due would be lost.
+            let has_mail = slot.waiting() > 0;
+            let is_owed = has_mail || slot.reserved > 0;
             let may_move = match &slot.actor {
                 Some(actor) => actor.may_move(),
                 None if slot.flags.started => Leave::Soon,
@@ -181,8 +181,9 @@ impl Core {
             };
             match may_move {
                 Leave::Now if !is_owed => {}
-                Leave::Now | Leave::Soon => in_the_way.soon += 1,
-                Leave::Never => in_the_way.never += 1,
+                // Its mail may be the end of what keeps it.
+                Leave::Never if !has_mail => in_the_way.never += 1,
+                Leave::Now | Leave::Soon | Leave::Never => in_the_way.soon += 1,
             }
             names.extend(slot.name.clone());
             all.push(ActorId {
@@ -209,7 +210,9 @@ impl Core {
     }
 
     /// Loads entities that came, also those for whom nothing waits: what is said only to those that
-    /// are loaded must find them as before. Then delivers what waited.
+    /// are loaded must find them as before. Then delivers what waited, also if it is more than a
+    /// mailbox takes: it was accepted, and whoever sent it need not know that nobody was there to
+    /// handle it meanwhile.
     fn open_entities<M: Send + 'static>(&mut self, names: &[Name]) {
         for name in names {
             // One that finds no room is loaded by the next who says something to it.
@@ -226,7 +229,11 @@ impl Core {
             activate,
         } in coming.led.into_iter().chain(coming.direct)
         {
-            match self.send_name(shard, &name, msg, activate) {
+            let sent = match self.locate::<M>(&name, activate) {
+                Ok((id, key)) => self.put_past_bound(id, key, msg),
+                Err(_) => self.send_name(shard, &name, msg, activate),
+            };
+            match sent {
                 Ok(()) => {}
                 Err(SendError::Full(msg)) => self.refuse(id, Some(name), msg, Refused::Full),
                 Err(SendError::Gone(msg)) => self.discard(msg),
@@ -234,7 +241,7 @@ impl Core {
         }
     }
 
-    /// Keeps a message for an entity that comes.
+    /// Keeps a message for an entity that comes; [`crate::limits::Bounds::coming_max`] of them.
     pub(crate) fn park<M: Send + 'static>(
         &mut self,
         id: u16,
@@ -242,10 +249,11 @@ impl Core {
         msg: M,
         (activate, is_led): (bool, bool),
     ) -> Result<(), SendError<M>> {
+        let coming_max = self.bounds.coming_max;
         let coming = realm_of::<M>(&mut self.realms, id)
             .coming
             .get_or_insert_default();
-        if coming.led.len() + coming.direct.len() >= COMING_MAX {
+        if coming.led.len() + coming.direct.len() >= coming_max {
             return Err(SendError::Full(msg));
         }
         let lane = match is_led {

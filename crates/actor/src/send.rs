@@ -112,12 +112,24 @@ impl Core {
         if !realm.has_patience || priority {
             return self.put(id, key, msg, priority);
         }
-        let bound = std::mem::replace(&mut realm.mailbox_shared, usize::MAX);
-        let put = self.put(id, key, msg, priority);
-        realm_of::<M>(&mut self.realms, id).mailbox_shared = bound;
+        let put = self.put_past_bound(id, key, msg);
         if is_full::<M>(self, id, key) {
             self.held_for = Some((id, key, is_full::<M>));
         }
+        put
+    }
+
+    /// The same for what was accepted before: however much waits in the mailbox.
+    pub(crate) fn put_past_bound<M: Send + 'static>(
+        &mut self,
+        id: u16,
+        key: Key,
+        msg: M,
+    ) -> Result<(), SendError<M>> {
+        let realm = realm_of::<M>(&mut self.realms, id);
+        let bound = std::mem::replace(&mut realm.mailbox_shared, usize::MAX);
+        let put = self.put(id, key, msg, false);
+        realm_of::<M>(&mut self.realms, id).mailbox_shared = bound;
         put
     }
 
@@ -286,6 +298,15 @@ impl Core {
     }
 
     // ---- From other shards ---------------------------------------------------------------------
+
+    /// Does what another shard or thread wants done here. If it panics, what comes behind it is
+    /// done all the same: entities that come would wait for it for ever.
+    pub(crate) fn perform(&mut self, call: Call) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| call(&mut *self))) {
+            self.stats.count(Counter::CallPanics);
+            self.drop_quietly(panic);
+        }
+    }
 
     pub(crate) fn deliver_batch<M: Send + 'static>(&mut self, batch: Vec<Envelope<M>>) {
         self.stats

@@ -239,7 +239,7 @@ impl Shard {
             return;
         };
         for call in inbox.take_overflow() {
-            call(&mut self.core);
+            self.core.perform(call);
         }
         let mut taken = 0;
         while taken < RECEIVE_MAX && !self.core.is_mail_held() {
@@ -249,10 +249,10 @@ impl Shard {
                 Some(Parcel::Batch(batch)) => batch.deliver(&mut self.core),
                 Some(Parcel::Calls(calls)) => {
                     for call in calls {
-                        call(&mut self.core);
+                        self.core.perform(call);
                     }
                 }
-                Some(Parcel::Call(call)) => call(&mut self.core),
+                Some(Parcel::Call(call)) => self.core.perform(call),
                 None => break,
             }
         }

@@ -4,38 +4,70 @@
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 
+use actor::limits::Bounds;
 use actor::sim::Sim;
-use actor::{Actor, Context, EntityClass, InTheWay, Leave, Mail, Name, ShardId, Whereabouts};
+use actor::{
+    Actor, Context, Core, EntityClass, InTheWay, Leave, Mail, Name, Refused, ShardId, Whereabouts,
+};
 use stdx::rand::Rng;
+use telemetry::Counter;
 
 /// Set while the entities are on their way.
 const COMING: u16 = 1 << 15;
 
+const SHARDS: u16 = 3;
+
 /// From which sender, and its number there.
 type Sent = (usize, u32);
 
-struct Entity(Arc<Mutex<Vec<Sent>>>);
+/// What was heard, by the entity or by its class, which is told what it could not take.
+#[derive(Clone, Default)]
+struct Heard {
+    taken: Arc<Mutex<Vec<Sent>>>,
+    refused: Arc<Mutex<Vec<Sent>>>,
+}
+
+struct Entity {
+    heard: Heard,
+    may_move: Leave,
+}
+
+/// The entity may never move once it has heard this.
+const STAY: Sent = (usize::MAX, 0);
+
+/// It may.
+const GO: Sent = (usize::MAX, 1);
 
 impl Actor for Entity {
     type Msg = Sent;
 
     fn handle(&mut self, msg: Sent, _: &mut Context<'_, Sent>) {
-        self.0.lock().unwrap().push(msg);
+        match msg {
+            STAY => self.may_move = Leave::Never,
+            GO => self.may_move = Leave::Now,
+            _ => self.heard.taken.lock().unwrap().push(msg),
+        }
     }
 
     fn may_move(&self) -> Leave {
-        Leave::Now
+        self.may_move
     }
 }
 
-struct Class(Arc<Mutex<Vec<Sent>>>);
-
-impl EntityClass for Class {
+impl EntityClass for Heard {
     type Msg = Sent;
     type Actor = Entity;
 
     fn activate(&mut self, _: &Name, _: ShardId) -> Entity {
-        Entity(Arc::clone(&self.0))
+        Entity {
+            heard: self.clone(),
+            may_move: Leave::Now,
+        }
+    }
+
+    fn refused(&mut self, _: &Name, msg: Sent, why: Refused, _: &mut Core) {
+        assert_eq!(why, Refused::Full);
+        self.refused.lock().unwrap().push(msg);
     }
 }
 
@@ -61,73 +93,101 @@ impl Place {
     }
 }
 
-const SHARDS: u16 = 3;
+/// Shards that know one entity, which is loaded on the first of them.
+struct Scene {
+    sim: Sim,
+    place: Place,
+    heard: Heard,
+    name: Name,
+}
+
+impl Scene {
+    fn new(mut sim: Sim) -> Scene {
+        let heard = Heard::default();
+        let place = Place(Arc::default());
+        let name = Name::from("entity");
+        for shard in (0..SHARDS).map(ShardId::new) {
+            sim.shard(shard).set_class(heard.clone());
+            let known = place.clone();
+            sim.shard(shard).set_parts::<Sent>(1, |_| 0);
+            sim.shard(shard)
+                .set_locator::<Sent>(move |_| known.whereabouts(shard));
+        }
+        let mut scene = Scene {
+            sim,
+            place,
+            heard,
+            name,
+        };
+        // What is said only to those that are loaded finds it from here on, too.
+        assert!(scene.say(0, (usize::from(SHARDS), 0), true));
+        scene.sim.run_until_idle();
+        scene
+    }
+
+    /// Sends from a shard; false if it comes back.
+    fn say(&mut self, from: u16, msg: Sent, activate: bool) -> bool {
+        let to = self.place.shard();
+        let sender = self.sim.shard(ShardId::new(from));
+        let sent = match activate {
+            true => sender.send_named(to, &self.name, msg),
+            false => sender.send_named_if_active(to, &self.name, msg),
+        };
+        sent.is_ok()
+    }
+
+    fn move_to(&mut self, to: u16) -> Result<usize, InTheWay> {
+        let (leaving, arriving) = (self.place.clone(), self.place.clone());
+        let from = self.place.shard();
+        self.sim.shard(from).core().move_entities::<Sent>(
+            ShardId::new(to),
+            0,
+            move || leaving.0.store(to | COMING, Ordering::Release),
+            move |_| arriving.0.store(to, Ordering::Release),
+        )
+    }
+
+    /// What came from one sender.
+    fn taken(&self, sender: usize) -> Vec<u32> {
+        let taken = self.heard.taken.lock().unwrap();
+        let of_sender = taken.iter().filter(|(from, _)| *from == sender);
+        of_sender.map(|(_, number)| *number).collect()
+    }
+}
 
 fn play(seed: u64) {
-    let mut sim = Sim::new(SHARDS, seed);
+    let mut scene = Scene::new(Sim::new(SHARDS, seed));
     let mut rng = Rng::with_seed(!seed);
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let place = Place(Arc::default());
-    let name = Name::from("entity");
-    for shard in (0..SHARDS).map(ShardId::new) {
-        sim.shard(shard).set_class(Class(Arc::clone(&heard)));
-        let known = place.clone();
-        sim.shard(shard).set_parts::<Sent>(1, |_| 0);
-        sim.shard(shard)
-            .set_locator::<Sent>(move |_| known.whereabouts(shard));
-    }
-    // What is said only to those that are loaded finds it from here on, too.
-    let first: Sent = (usize::from(SHARDS), 0);
-    let here = place.shard();
-    sim.shard(here).send_named(here, &name, first).unwrap();
-    sim.run_until_idle();
     let mut sent = [0; SHARDS as usize];
     let mut moves = 0;
     for _ in 0..500 {
         match rng.u8(..8) {
-            0 if !place.is_coming() => {
-                let to = ShardId::new(rng.u16(..SHARDS));
-                if to == place.shard() {
+            0 if !scene.place.is_coming() => {
+                let to = rng.u16(..SHARDS);
+                if ShardId::new(to) == scene.place.shard() {
                     continue;
                 }
-                let (leaving, arriving) = (place.clone(), place.clone());
-                let from = place.shard();
-                let moved = sim.shard(from).core().move_entities::<Sent>(
-                    to,
-                    0,
-                    move || leaving.0.store(to.index() | COMING, Ordering::Release),
-                    move |_| arriving.0.store(to.index(), Ordering::Release),
-                );
                 // While something waits for it, it stays.
-                match moved {
+                match scene.move_to(to) {
                     Ok(_) => moves += 1,
                     Err(in_the_way) => assert_eq!(in_the_way, InTheWay { soon: 1, never: 0 }),
                 }
             }
-            1..4 => drop(sim.step()),
+            1..4 => drop(scene.sim.step()),
             _ => {
                 let sender = rng.usize(..usize::from(SHARDS));
                 let msg = (sender, sent[sender]);
                 sent[sender] += 1;
-                let to = place.shard();
-                let sender = sim.shard(ShardId::new(sender as u16));
-                let taken = match rng.bool() {
-                    true => sender.send_named(to, &name, msg),
-                    false => sender.send_named_if_active(to, &name, msg),
-                };
-                assert!(taken.is_ok(), "seed {seed}");
+                assert!(scene.say(sender as u16, msg, rng.bool()), "seed {seed}");
             }
         }
     }
-    sim.run_until_idle();
-    assert!(!place.is_coming(), "seed {seed}: it has arrived");
+    scene.sim.run_until_idle();
+    assert!(!scene.place.is_coming(), "seed {seed}: it has arrived");
     assert!(moves > 2, "seed {seed}");
     for (sender, count) in sent.into_iter().enumerate() {
-        let heard = heard.lock().unwrap();
-        let of_sender = heard.iter().filter(|(from, _)| *from == sender);
-        let numbers: Vec<u32> = of_sender.map(|(_, number)| *number).collect();
         let all: Vec<u32> = (0..count).collect();
-        assert_eq!(numbers, all, "seed {seed}, sender {sender}");
+        assert_eq!(scene.taken(sender), all, "seed {seed}, sender {sender}");
     }
 }
 
@@ -136,40 +196,140 @@ fn what_is_sent_to_an_entity_that_moves_arrives_once_and_in_order() {
     (0..500).for_each(play);
 }
 
+/// What has come is for this incarnation: the next one might not understand it.
+#[test]
+fn an_entity_handles_what_has_come_before_it_moves() {
+    let mut scene = Scene::new(Sim::new(SHARDS, 1));
+    assert!(scene.say(0, (0, 0), true));
+    assert_eq!(scene.move_to(1), Err(InTheWay { soon: 1, never: 0 }));
+    assert_eq!(scene.taken(0), [], "nothing has had its turn");
+    scene.sim.run_until_idle();
+    assert_eq!(scene.taken(0), [0]);
+    assert_eq!(scene.move_to(1), Ok(1));
+}
+
+/// Whoever cannot move may be able to once he has handled what came: he is asked again then.
+#[test]
+fn mail_may_end_what_keeps_an_entity() {
+    let mut scene = Scene::new(Sim::new(SHARDS, 1));
+    assert!(scene.say(0, STAY, true));
+    scene.sim.run_until_idle();
+    assert_eq!(scene.move_to(1), Err(InTheWay { soon: 0, never: 1 }));
+    assert!(scene.say(0, GO, true));
+    assert_eq!(scene.move_to(1), Err(InTheWay { soon: 1, never: 0 }));
+    scene.sim.run_until_idle();
+    assert_eq!(scene.move_to(1), Ok(1));
+}
+
+/// What waits while an entity is on its way was accepted: nothing of it is refused because it is
+/// more than a mailbox takes at a time.
+#[test]
+fn more_than_a_mailbox_may_wait_for_an_entity_that_comes() {
+    const MAILBOX: usize = 4;
+    let mut scene = Scene::new(Sim::new(SHARDS, 1));
+    for shard in 0..SHARDS {
+        let shard = scene.sim.shard(ShardId::new(shard));
+        shard.set_mailbox_max::<Sent>(MAILBOX);
+    }
+    // Half of what one of them sends is on its way to where the entity was.
+    let count = 5 * MAILBOX as u32;
+    for number in 0..count / 2 {
+        assert!(scene.say(2, (2, number), true));
+    }
+    assert_eq!(scene.move_to(1), Ok(1));
+    for number in 0..count {
+        let senders = if number < count / 2 { 0..2 } else { 0..SHARDS };
+        for sender in senders {
+            assert!(scene.say(sender, (usize::from(sender), number), true));
+        }
+    }
+    assert!(scene.place.is_coming());
+    scene.sim.run_until_idle();
+    assert!(!scene.place.is_coming());
+    let all: Vec<u32> = (0..count).collect();
+    for sender in 0..usize::from(SHARDS) {
+        assert_eq!(scene.taken(sender), all, "sender {sender}");
+    }
+    assert_eq!(*scene.heard.refused.lock().unwrap(), []);
+    // From then on the bound holds as before.
+    let taken = (0..count).filter(|number| scene.say(1, (9, *number), true));
+    assert_eq!(taken.count(), MAILBOX);
+}
+
+/// There is a bound for all that wait together; beyond it each sender is told, and nobody else
+/// loses anything.
+#[test]
+fn one_more_than_may_wait_for_entities_that_come_is_refused() {
+    const COMING_MAX: usize = 8;
+    let bounds = Bounds {
+        coming_max: COMING_MAX,
+        ..Bounds::USUAL
+    };
+    let mut scene = Scene::new(Sim::bounded(SHARDS, 1, bounds));
+    assert_eq!(scene.move_to(1), Ok(1));
+    let direct: Vec<u32> = (0..20)
+        .filter(|number| scene.say(1, (1, *number), true))
+        .collect();
+    assert_eq!(direct, (0..COMING_MAX as u32).collect::<Vec<_>>());
+    // On its way from another shard it finds no room either.
+    assert!(scene.say(2, (2, 0), true));
+    scene.sim.run_until_idle();
+    assert_eq!(scene.taken(1), direct);
+    assert_eq!(scene.taken(2), []);
+    assert_eq!(*scene.heard.refused.lock().unwrap(), [(2, 0)]);
+    // It has arrived, and the room is there again.
+    assert!(scene.say(2, (2, 1), true));
+    scene.sim.run_until_idle();
+    assert_eq!(scene.taken(2), [1]);
+}
+
+/// A panic in what a shard does for another one takes nothing with it that comes behind: else the
+/// entity would be on its way for ever.
+#[test]
+fn an_entity_arrives_behind_calls_that_panic() {
+    let mut scene = Scene::new(Sim::new(SHARDS, 1));
+    let shards = [1, 2].map(ShardId::new);
+    let here = scene.sim.shard(ShardId::new(0));
+    for shard in shards {
+        assert!(here.run_on(shard, |_| panic!("on purpose")));
+    }
+    assert_eq!(scene.move_to(1), Ok(1));
+    assert!(scene.say(2, (2, 0), true));
+    scene.sim.run_until_idle();
+    assert!(!scene.place.is_coming());
+    assert_eq!(scene.taken(2), [0]);
+    for shard in shards {
+        let panics = scene.sim.shard(shard).counter(Counter::CallPanics);
+        assert_eq!(panics, 1);
+    }
+}
+
 /// One that may not move keeps all others there.
 #[test]
 fn those_that_may_not_move_stay_together() {
-    struct Stays;
-
-    impl Actor for Stays {
-        type Msg = ();
-
-        fn handle(&mut self, (): (), _: &mut Context<'_, ()>) {}
-    }
-
-    struct Staying;
-
-    impl EntityClass for Staying {
-        type Msg = ();
-        type Actor = Stays;
-
-        fn activate(&mut self, _: &Name, _: ShardId) -> Stays {
-            Stays
-        }
-    }
-
-    let mut sim = Sim::new(2, 1);
+    let mut scene = Scene::new(Sim::new(SHARDS, 1));
+    assert!(scene.say(0, STAY, true));
     let (here, there) = (ShardId::new(0), ShardId::new(1));
-    sim.shard(here).set_class(Staying);
-    sim.shard(here).set_parts::<()>(2, |_| 1);
-    let name = Name::from("stays");
-    sim.shard(here).send_named(here, &name, ()).unwrap();
-    sim.run_until_idle();
+    let other = Name::from("other");
+    scene.sim.shard(here).send_named(here, &other, GO).unwrap();
+    scene.sim.run_until_idle();
     let leave = || panic!("nothing leaves");
-    let core = sim.shard(here).core();
-    let moved = core.move_entities::<()>(there, 1, leave, |_| {});
+    let core = scene.sim.shard(here).core();
+    let moved = core.move_entities::<Sent>(there, 0, leave, |_| {});
     assert_eq!(moved, Err(InTheWay { soon: 0, never: 1 }));
-    // It has cost its part something.
-    let costs = core.costs::<()>();
+    assert_eq!(scene.sim.shard(here).actors(), 2);
+}
+
+/// What an entity costs is the cost of its part.
+#[test]
+fn costs_are_told_apart() {
+    let mut sim = Sim::new(1, 1);
+    let here = ShardId::new(0);
+    sim.shard(here).set_class(Heard::default());
+    sim.shard(here).set_parts::<Sent>(2, |_| 1);
+    let name = Name::from("entity");
+    sim.shard(here).send_named(here, &name, GO).unwrap();
+    sim.run_until_idle();
+    let costs = sim.shard(here).core().costs::<Sent>();
     assert!(costs[0] == 0 && costs[1] > 0, "{costs:?}");
 }

@@ -471,6 +471,7 @@ fn options(config: &Config) -> server::Options {
     server::Options {
         domains: config.domains(),
         shards: shards(config),
+        moves: server::options::Moves::default(),
         balance: server::options::Balance {
             is_on: settings.server.balance,
             ..server::options::Balance::default()

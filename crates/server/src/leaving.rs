@@ -2,19 +2,21 @@
 //! recipient's home writes his address into it. So many copies go in one turn; what comes after
 //! waits behind the rest, and so do the others in the mailbox.
 
+mod audience;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actor::{Context, Mail, Name, ShardId};
 use room::told::is_not_there;
-use store::{RangeId, Seq};
+use store::Seq;
 use telemetry::Counter;
 use wire::{Message, SharedCopy};
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
+use self::audience::{Audience, LookUp, Recipients};
 use crate::address;
 use crate::home::Home;
 use crate::message::credit::Debt;
@@ -25,9 +27,6 @@ const FEW: usize = 16;
 
 /// Pause while the shard of the next recipient is behind.
 const HOLD_UP: Duration = Duration::from_millis(1);
-
-/// Addresses that one frame goes to.
-type Audience = Arc<[Arc<str>]>;
 
 /// Something that leaves.
 pub(crate) enum Out {
@@ -63,18 +62,9 @@ pub(crate) struct Copies {
     placed: (Seq, Seq),
     /// The frame as it goes to the shard of the last copy.
     shared: Option<(ShardId, Frame)>,
-    to: Rc<[Recipient]>,
+    to: Recipients,
     /// How many have theirs.
     done: usize,
-}
-
-/// Who gets a copy, grouped by the shard where they are at home when it is made.
-struct Recipient {
-    range: RangeId,
-    bare: Name,
-    address: Arc<str>,
-    /// If not, the account decides which of its sessions get it.
-    is_full: bool,
 }
 
 /// Where it is counted.
@@ -93,8 +83,7 @@ pub(crate) struct Leaving {
     owed: usize,
     /// [`UserMsg::GoOn`] is on its way.
     is_going: bool,
-    /// The last audience that was looked up: most frames go to those who got the one before.
-    known: Option<(Audience, Rc<[Recipient]>)>,
+    look_up: LookUp,
     bounds: Bounds,
     counters: Counters,
     /// Commits that what leaves has to wait for, and those of them that are over.
@@ -120,7 +109,7 @@ impl Leaving {
             queue: VecDeque::new(),
             owed: 0,
             is_going: false,
-            known: None,
+            look_up: LookUp::default(),
             bounds: Bounds {
                 turn_max: bounds.turn_max.max(1),
                 waits_max: bounds.waits_max.max(1),
@@ -217,28 +206,7 @@ impl Leaving {
     /// A frame goes to many. `placed` is its place in the log and that of the one in front of it;
     /// zeros if it is not there.
     pub(crate) fn copies(&mut self, frame: Frame, to: Audience, placed: (Seq, Seq), home: &Home) {
-        let to = match &self.known {
-            Some((audience, known)) if Arc::ptr_eq(audience, &to) => Rc::clone(known),
-            _ => {
-                let recipient = |address: &Arc<str>| {
-                    let bare = Name::from(address::bare(address));
-                    Recipient {
-                        range: home.place.range(&bare),
-                        bare,
-                        address: Arc::clone(address),
-                        is_full: address.contains('/'),
-                    }
-                };
-                let mut all: Vec<Recipient> = to.iter().map(recipient).collect();
-                all.sort_by_key(|recipient| home.place.home_of(recipient.range));
-                let all: Rc<[Recipient]> = all.into();
-                // History for one does not take the place of everybody.
-                if all.len() > 1 {
-                    self.known = Some((to, Rc::clone(&all)));
-                }
-                all
-            }
-        };
+        let to = self.look_up.recipients(to, &home.place);
         self.push(Out::Copies(Copies {
             frame,
             placed,

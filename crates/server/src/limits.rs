@@ -281,9 +281,6 @@ pub(crate) const READ_THREADS: usize = 8;
 /// the mover of ranges.
 pub(crate) const SYSTEM_ACTORS_PER_SHARD: u64 = 6;
 
-/// For how long it is tried to move a range of which something is under way each time.
-pub(crate) const MOVE_PATIENCE: Duration = Duration::from_secs(2);
-
 /// So many tries follow each other soon, once accounts were told to record what they record late.
 pub(crate) const MOVE_TRIES: u32 = 5;
 
@@ -292,6 +289,3 @@ pub(crate) const MOVE_RETRY: Duration = Duration::from_millis(1);
 
 /// Pause behind the last of them; then accounts are told once more.
 pub(crate) const MOVE_PAUSE: Duration = Duration::from_millis(50);
-
-/// Longest wait of who evens out the load of shards for one of them to say what it has.
-pub(crate) const LOAD_DEADLINE: Duration = Duration::from_secs(1);

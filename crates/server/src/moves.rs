@@ -5,12 +5,14 @@
 //! | state of a range | event | next state |
 //! |---|---|---|
 //! | at home | all its entities may move, no append of it is undecided | coming: they have ended, what comes for them waits at the next shard |
-//! | at home | something is under way for a moment | at home; accounts record at once what they record late, and it is looked at again a moment later, [`MOVE_PATIENCE`] at most |
+//! | at home | something is under way for a moment | at home; accounts record at once what they record late, and it is looked at again a moment later, for [`crate::options::Moves::patience`] at most |
 //! | at home | somebody has what would be lost | at home |
 //! | coming | all that was sent to the shard before has followed | at home on the next shard |
+//! | coming | [`crate::options::Moves::late`] is over | coming; operators are warned |
 
 mod balance;
 mod evenly;
+mod late;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -23,8 +25,9 @@ use telemetry::Counter;
 pub(crate) use evenly::even_out;
 
 use crate::home::Home;
-use crate::limits::{MOVE_PATIENCE, MOVE_PAUSE, MOVE_RETRY, MOVE_TRIES};
+use crate::limits::{MOVE_PAUSE, MOVE_RETRY, MOVE_TRIES};
 use crate::message::UserMsg;
+use late::{Watch, Watched};
 
 /// The name of a shard's mover, by which others find it.
 pub(crate) const MOVER: &str = "(moves)";
@@ -67,6 +70,8 @@ pub(crate) enum MoverMsg {
     Move(Move),
     /// What the shard has to do is asked for.
     Load(Reply<Load>),
+    /// A range has been on its way for a while, unless it has arrived.
+    Look(Watched),
 }
 
 /// What a shard has done since it began.
@@ -92,22 +97,27 @@ impl Move {
 }
 
 /// Lets the ranges of one shard go.
-pub(crate) struct Mover(pub(crate) Rc<Home>);
+pub(crate) struct Mover {
+    home: Rc<Home>,
+    watch: Watch,
+}
 
 impl Mover {
-    /// Whether a range may go now.
-    fn is_settled(&self, range: RangeId) -> bool {
-        self.0.journal.is_settled(range)
+    pub(crate) fn new(home: Rc<Home>) -> Mover {
+        Mover {
+            home,
+            watch: Watch::default(),
+        }
     }
 
     /// Begins a move if it can; else gives it back, with the reason.
     fn begin(&self, one: Move, core: &mut Core) -> Result<(), (Move, Stays)> {
-        let place = &self.0.place;
+        let place = &self.home.place;
         let (range, to) = (one.range, one.to);
         if !place.begin_move() {
             return Err((one, Stays::Another));
         }
-        if !self.is_settled(range) {
+        if !self.home.journal.is_settled(range) {
             place.end_move();
             return Err((one, Stays::Busy(1)));
         }
@@ -139,7 +149,7 @@ impl Mover {
         );
         match moved {
             Ok(entities) => {
-                self.0.journal.leaves(range);
+                self.home.journal.leaves(range);
                 // There is room for one.
                 let _ = tell.try_send((one, entities));
                 Ok(())
@@ -173,14 +183,16 @@ impl Actor for Mover {
                 };
                 reply.send(cx, load);
             }
+            MoverMsg::Look(watched) => self.watch.look(watched, &self.home, cx),
         }
     }
 }
 
 impl Mover {
     /// Moves a range, or tries again a moment later, for a while.
-    fn move_on(&self, mut one: Move, cx: &mut Context<'_, MoverMsg>) {
-        if self.0.place.home_of(one.range) != cx.shard() {
+    fn move_on(&mut self, mut one: Move, cx: &mut Context<'_, MoverMsg>) {
+        let range = one.range;
+        if self.home.place.home_of(range) != cx.shard() {
             return one.answer(Err(Stays::Elsewhere), cx.core());
         }
         if one.to == cx.shard() {
@@ -192,17 +204,18 @@ impl Mover {
         }
         let now = cx.now();
         let (since, tries) = *one.since.get_or_insert((now, 0));
-        if let Err((mut one, why)) = self.begin(one, cx.core()) {
-            let is_final = matches!(why, Stays::InUse(_) | Stays::Elsewhere);
-            if is_final || now.saturating_since(since) >= MOVE_PATIENCE {
-                return one.answer(Err(why), cx.core());
-            }
-            one.since = Some((since, tries + 1));
-            let pause = match tries % MOVE_TRIES {
-                last if last + 1 == MOVE_TRIES => MOVE_PAUSE,
-                other => MOVE_RETRY * 2_u32.pow(other),
-            };
-            cx.send_after(pause, MoverMsg::Move(one));
+        let Err((mut one, why)) = self.begin(one, cx.core()) else {
+            return self.watch.begins(range, &self.home, cx);
+        };
+        let is_final = matches!(why, Stays::InUse(_) | Stays::Elsewhere);
+        if is_final || now.saturating_since(since) >= self.home.options.moves.patience {
+            return one.answer(Err(why), cx.core());
         }
+        one.since = Some((since, tries + 1));
+        let pause = match tries % MOVE_TRIES {
+            last if last + 1 == MOVE_TRIES => MOVE_PAUSE,
+            other => MOVE_RETRY * 2_u32.pow(other),
+        };
+        cx.send_after(pause, MoverMsg::Move(one));
     }
 }

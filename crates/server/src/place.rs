@@ -18,8 +18,9 @@ pub(crate) struct Place {
     shards: Arc<[AtomicU32]>,
     /// A range is on its way: one at a time.
     is_moving: Arc<AtomicBool>,
-    /// A range has moved since the node started: until then nobody need be looked for.
-    has_moved: Arc<AtomicBool>,
+    /// How many have moved since the node started, or are about to: while there are none, nobody
+    /// need be looked for.
+    moves: Arc<AtomicU64>,
     has_woken: Arc<AtomicBool>,
     /// The tenure of this home with each range, as messages name it; 0 of ranges that are
     /// elsewhere.
@@ -47,7 +48,7 @@ impl Place {
                 .map(|range| AtomicU32::new(u32::from(range.index() % shards)))
                 .collect(),
             is_moving: Arc::default(),
-            has_moved: Arc::default(),
+            moves: Arc::default(),
             has_woken: Arc::default(),
             tenures: RangeId::all()
                 .map(|_| AtomicU32::new(FIRST_TENURE))
@@ -148,7 +149,7 @@ impl Place {
 
     /// Where an entity is, from a shard's point of view.
     pub(crate) fn whereabouts(&self, bare: &str, here: ShardId) -> Whereabouts {
-        if !self.has_moved.load(Ordering::Acquire) {
+        if self.moves() == 0 {
             return Whereabouts::Here;
         }
         let range = usize::from(self.range(bare).index());
@@ -158,6 +159,16 @@ impl Place {
             _ if shard & COMING != 0 => Whereabouts::Coming,
             _ => Whereabouts::Here,
         }
+    }
+
+    /// How many ranges have left their shards. While this is the same, all are where they were.
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Acquire)
+    }
+
+    /// Whether a range is on its way to its shard.
+    pub(crate) fn is_coming(&self, range: RangeId) -> bool {
+        self.shards[usize::from(range.index())].load(Ordering::Acquire) & COMING != 0
     }
 
     /// A range may move now; false if another one is on its way.
@@ -175,7 +186,7 @@ impl Place {
     pub(crate) fn leaves(&self, range: RangeId, to: ShardId) {
         let to = u32::from(to.index()) | COMING;
         // First: who reads where the range is now must not believe that nothing ever moved.
-        self.has_moved.store(true, Ordering::Release);
+        self.moves.fetch_add(1, Ordering::Release);
         self.shards[usize::from(range.index())].store(to, Ordering::Release);
         let tenure = &self.tenures[usize::from(range.index())];
         tenure.fetch_add(1, Ordering::AcqRel);

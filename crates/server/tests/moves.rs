@@ -5,27 +5,17 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Client, options, start, start_with};
+use common::{Client, managed, options, start, start_on, start_with};
 use server::admin::{Request, Response};
 use server::options::Balance;
 use server::{Node, Options};
+use store::{Durability, FaultyEngine, MemoryEngine, SlotKey, Store};
 
 fn message(to: &str, body: &str) -> String {
     format!("<message to='{to}' type='chat'><body>{body}</body></message>")
-}
-
-/// With stream management.
-fn managed(node: &Node, user: &str) -> Client {
-    let mut client = Client::login(node.addresses()[0], user, "a");
-    client.send("<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
-    client.expect("<enabled ");
-    client.send("<presence/>");
-    client.expect("<presence ");
-    client.send("<r xmlns='urn:xmpp:sm:3'/>");
-    client.expect("<a xmlns='urn:xmpp:sm:3' h='1'/>");
-    client
 }
 
 fn move_to(node: &Node, address: &str, shard: u16) -> Response {
@@ -91,6 +81,33 @@ fn a_range_with_a_plain_stream_stays() {
     bob.send(&message("alice@localhost", "still there"));
     let heard = alice.expect("<body>still there</body>");
     assert!(!heard.contains("stream:"), "{heard}");
+}
+
+/// Goal: a client whose socket and account are on two shards does not follow its account, although
+/// its stream can be resumed: an operator is told so, and not to try again and again.
+#[test]
+fn a_range_with_a_stream_on_another_shard_stays() {
+    let running = start(2, false, &["alice"]);
+    let node = &running.node;
+    let mut stayed = 0;
+    while stayed < 3 {
+        // Which shard accepts it is up to the kernel: where its account is, it follows.
+        let mut alice = managed(node, "alice");
+        for shard in 0..2 {
+            match move_to(node, "alice@localhost", shard) {
+                Response::Moved { .. } => {}
+                Response::Error { code, message } => {
+                    assert_eq!(code, "busy");
+                    assert!(message.contains("would end"), "{message}");
+                    stayed += 1;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        alice.send("<r xmlns='urn:xmpp:sm:3'/>");
+        let heard = alice.expect("h='1'/>");
+        assert!(!heard.contains("stream:"), "{heard}");
+    }
 }
 
 /// Goal: an account that nobody uses moves, and is served where it is from then on.
@@ -168,6 +185,71 @@ fn ranges_leave_a_busy_shard_by_themselves() {
         }
         n += 1;
     }
+}
+
+fn room(jid: &str) -> [String; 2] {
+    [
+        format!(
+            "{{\"type\":\"room\",\"jid\":\"{jid}\",\"creator\":\"alice@localhost\",\"created\":0,\
+             \"first\":1,\"secret\":\"AAAAAAAAAAAAAAAAAAAAAA==\",\
+             \"config\":{{\"muc#roomconfig_persistentroom\":[\"1\"]}}}}"
+        ),
+        format!("{{\"type\":\"room_open\",\"jid\":\"{jid}\"}}"),
+    ]
+}
+
+/// Goal: rooms are imported where they are at home, also if the range of one of them moves while
+/// others are made durable.
+#[test]
+fn an_import_goes_where_its_rooms_go() {
+    let engine = FaultyEngine::new(MemoryEngine::new());
+    let faults = engine.faults();
+    let slots = SlotKey::new([7; 16]);
+    let store = Store::with_engine(Arc::new(engine), Durability::Fsync, slots);
+    let mut options = options(2, true);
+    options.commits.import_attempts = 20;
+    let running = start_on(
+        store.expect("a store"),
+        options,
+        net::Limits::default(),
+        &["alice"],
+    );
+    let node = &running.node;
+    let rooms: Vec<String> = (0..20)
+        .map(|n| format!("room{n}@conference.localhost"))
+        .collect();
+    let range = |room: &&String| slots.slot(room).range();
+    let (first, mut others) = (&rooms[0], rooms.iter());
+    let other = others.find(|room| range(room) != range(&first));
+    let other = other.expect("one of another range");
+    for (room, shard) in [(first, 0), (other, 1)] {
+        let moved = move_to(node, room, shard);
+        assert!(matches!(moved, Response::Moved { .. }), "{moved:?}");
+    }
+    // Long enough for a move between the first shard's commit and the other's.
+    faults.set_commit_delay(Duration::from_millis(600));
+    let admin = node.admin();
+    let lines = [first, other].into_iter().flat_map(|jid| room(jid));
+    let lines: Vec<String> = lines.collect();
+    let import = std::thread::spawn(move || {
+        admin.call(Request::Import {
+            lines,
+            check: false,
+            strays: Vec::new(),
+        })
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    let moved = move_to(node, other, 0);
+    assert!(
+        matches!(moved, Response::Moved { from: 1, .. }),
+        "{moved:?}"
+    );
+    let made = Response::Imported {
+        accounts: 0,
+        rooms: 2,
+        nodes: 0,
+    };
+    assert_eq!(import.join().expect("it ends"), made);
 }
 
 /// Goal: what cannot be done is said.

@@ -7,9 +7,8 @@ mod common;
 
 use std::time::Duration;
 
-use common::Client;
 use common::two::{Two, message, rest, says_without_a_home};
-use server::Node;
+use common::{Client, managed};
 use server::admin::{Request, Response};
 use server::chaos::Fault;
 use server::options::Options;
@@ -29,19 +28,7 @@ fn ranges() -> Vec<RangeId> {
 
 /// At the home itself.
 fn online(two: &Two, user: &str) -> Client {
-    online_at(two.home.node(), user)
-}
-
-/// With stream management.
-fn online_at(node: &Node, user: &str) -> Client {
-    let mut client = Client::login(node.addresses()[0], user, "a");
-    client.send("<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
-    client.expect("<enabled ");
-    client.send("<presence/>");
-    client.expect("<presence ");
-    client.send("<r xmlns='urn:xmpp:sm:3'/>");
-    client.expect("<a xmlns='urn:xmpp:sm:3' h='1'/>");
-    client
+    managed(two.home.node(), user)
 }
 
 /// Everything is at home elsewhere, as far as both nodes know, but nobody knows where.
@@ -79,10 +66,10 @@ fn a_stream_outlives_a_change_that_failed() {
     for (is_edge, is_kept) in [(false, false), (false, true), (true, false), (true, true)] {
         let two = two(&["alice", "bob"], |_| {}, net::Limits::default());
         let mut alice = match is_edge {
-            true => online_at(two.edge.node(), "alice"),
-            false => online_at(two.home.node(), "alice"),
+            true => managed(two.edge.node(), "alice"),
+            false => managed(two.home.node(), "alice"),
         };
-        let mut bob = online_at(two.home.node(), "bob");
+        let mut bob = managed(two.home.node(), "bob");
         for n in 0..5 {
             two.home.disk.faults().fail_commits(1, is_kept);
             alice.send(&message("bob@localhost/a", &format!("{n}.")));
@@ -112,8 +99,8 @@ fn what_was_answered_is_not_answered_again() {
     for (is_edge, is_kept) in [(false, false), (false, true), (true, false), (true, true)] {
         let two = two(&["alice", "bob"], |_| {}, net::Limits::default());
         let mut alice = match is_edge {
-            true => online_at(two.edge.node(), "alice"),
-            false => online_at(two.home.node(), "alice"),
+            true => managed(two.edge.node(), "alice"),
+            false => managed(two.home.node(), "alice"),
         };
         for n in 0..3 {
             for id in ["first", "second"] {
@@ -143,8 +130,8 @@ fn what_was_answered_is_not_answered_again() {
 fn a_stream_outlives_the_actor_of_its_account() {
     let chaos = |options: &mut Options| options.chaos = true;
     let two = two(&["alice", "bob"], chaos, net::Limits::default());
-    let mut alice = online_at(two.edge.node(), "alice");
-    let mut bob = online_at(two.home.node(), "bob");
+    let mut alice = managed(two.edge.node(), "alice");
+    let mut bob = managed(two.home.node(), "bob");
     let mut killed = 0;
     for n in 0..60 {
         let fault = Fault::KillActor;
@@ -203,8 +190,8 @@ fn the_bound_on_connections_counts_clients() {
 fn a_stream_outlives_actors_that_end_before_they_have_it() {
     let chaos = |options: &mut Options| options.chaos = true;
     let two = two(&["alice", "bob"], chaos, net::Limits::default());
-    let mut alice = online_at(two.edge.node(), "alice");
-    let mut bob = online_at(two.home.node(), "bob");
+    let mut alice = managed(two.edge.node(), "alice");
+    let mut bob = managed(two.home.node(), "bob");
     for n in 0..30 {
         alice.send(&message("bob@localhost/a", &format!("{n}.")));
         for _ in 0..20 {

@@ -46,6 +46,7 @@ catalogue! {
         ActorStopped => "roost_actor_stopped_total", "Actors ended for any reason";
         ActorActivated => "roost_actor_activated_total", "Named entities activated on demand";
         ActorPanics => "roost_actor_panics_total", "Panics caught in actors";
+        CallPanics => "roost_call_panics_total", "Panics caught in what shards do for each other";
         ActorRestarts => "roost_actor_restarts_total", "Children restarted by supervisors";
         ActorEscalations => "roost_actor_escalations_total", "Supervisors that gave up";
         ActorQuarantined => "roost_actor_quarantined_total", "Names put into quarantine";
@@ -187,6 +188,7 @@ catalogue! {
         QueueSenders => "roost_queue_senders", "Senders with messages for who does not keep up";
         QueueMessages => "roost_queue_messages", "Messages that wait for who does not keep up";
         Services => "roost_services", "Small services that are loaded";
+        RangesLate => "roost_ranges_late", "Ranges on their way between shards for long";
     }
 }
 

@@ -61,11 +61,12 @@ pub(crate) enum Kind {
     Links,
     Memory,
     Queues,
+    Ranges,
     Rooms,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 14] = [
+    pub(crate) const ALL: [Kind; 15] = [
         Kind::Backlog,
         Kind::Certificate,
         Kind::Changes,
@@ -79,6 +80,7 @@ impl Kind {
         Kind::Links,
         Kind::Memory,
         Kind::Queues,
+        Kind::Ranges,
         Kind::Rooms,
     ];
 
@@ -98,6 +100,7 @@ impl Kind {
             Kind::Links => "links",
             Kind::Memory => "memory",
             Kind::Queues => "queues",
+            Kind::Ranges => "ranges",
             Kind::Rooms => "rooms",
         }
     }
@@ -238,6 +241,7 @@ impl Alarms {
                 |used, max| format!("{used} descriptors are open of at most {max}"),
             ),
             Kind::Queues => Some(queues(look)),
+            Kind::Ranges => Some(ranges(look)),
             Kind::Rooms => Some(rooms(look)),
             Kind::Certificate => cluster::certificate(look.cluster.as_ref()?, look.sample.at_ms),
             Kind::Copies => Some(cluster::copies(look.cluster.as_ref()?)),
@@ -341,6 +345,16 @@ fn queues(look: &Look) -> Measure {
             "{messages} messages of {senders} senders wait for recipients that do not keep up: see \
              `roost queue list`"
         ),
+    }
+}
+
+/// What comes for a range that is on its way waits until every shard has let go of it.
+fn ranges(look: &Look) -> Measure {
+    let late = look.gauge(Gauge::RangesLate);
+    Measure {
+        level: late as f64,
+        clear: 0.5,
+        message: format!("{late} ranges are still on their way between shards: one may hang"),
     }
 }
 
@@ -511,6 +525,7 @@ mod tests {
             (gauge(Gauge::ActorQueueMax, 768), Kind::Backlog),
             (gauge(Gauge::NetConnections, 90), Kind::Connections),
             (gauge(Gauge::QueueMessages, 1_000), Kind::Queues),
+            (gauge(Gauge::RangesLate, 1), Kind::Ranges),
             (gauge(Gauge::RoomsBehind, 1), Kind::Rooms),
             (disk, Kind::Disk),
             (memory, Kind::Memory),

@@ -91,23 +91,16 @@ impl Admin {
     fn append_here(&self, records: impl IntoIterator<Item = Record>) -> Result<(), Response> {
         let mut records = records.into_iter().peekable();
         while records.peek().is_some() {
-            let mut shards: BTreeMap<u16, Vec<Record>> = BTreeMap::new();
-            for record in records.by_ref().take(BATCH) {
-                let shard = self.place.shard(record.user()).index();
-                shards.entry(shard).or_default().push(record);
-            }
-            for (shard, records) in shards {
-                self.append_of_shard(ShardId::new(shard), records)?;
-            }
+            self.append_batch(records.by_ref().take(BATCH).collect())?;
         }
         Ok(())
     }
 
-    /// Appends one batch of one shard. Loaded accounts append for themselves; rooms and services
-    /// leave the memory for it, which nobody notices: the next stanza loads them.
-    fn append_of_shard(&self, shard: ShardId, mut records: Vec<Record>) -> Result<(), Response> {
+    /// Appends one batch. Loaded accounts append for themselves; rooms and services leave the
+    /// memory for it, which nobody notices: the next stanza loads them.
+    fn append_batch(&self, mut records: Vec<Record>) -> Result<(), Response> {
         for attempt in 0.. {
-            let loaded = self.append_at(shard, records)?;
+            let loaded = self.append_at_homes(records)?;
             let is_account = |record: &Record| self.is_account(record.user());
             let (accounts, others): (Vec<_>, Vec<_>) = loaded.into_iter().partition(is_account);
             for record in accounts {
@@ -133,6 +126,21 @@ impl Admin {
         Ok(())
     }
 
+    /// Appends records where each is at home now: between two attempts its range may have moved.
+    /// Returns those that the homes did not take ([`Admin::append_at`]).
+    fn append_at_homes(&self, records: Vec<Record>) -> Result<Vec<Record>, Response> {
+        let mut shards: BTreeMap<ShardId, Vec<Record>> = BTreeMap::new();
+        for record in records {
+            let shard = self.place.shard(record.user());
+            shards.entry(shard).or_default().push(record);
+        }
+        let mut loaded = Vec::new();
+        for (shard, records) in shards {
+            loaded.extend(self.append_at(shard, records)?);
+        }
+        Ok(loaded)
+    }
+
     /// Whether an address is one that accounts have.
     fn is_account(&self, jid: &str) -> bool {
         let domain = address::domain(jid);
@@ -153,7 +161,8 @@ impl Admin {
         Ok(answer.map_err(silent)? == AdminAnswer::Done)
     }
 
-    /// Appends one batch of one shard. Returns the records of accounts that are loaded there.
+    /// Appends the records of one shard. Returns those of who is loaded there, and of ranges that
+    /// have left it.
     fn append_at(&self, shard: ShardId, records: Vec<Record>) -> Result<Vec<Record>, Response> {
         let mut patience = self.options.commits.import_attempts;
         loop {

@@ -6,11 +6,8 @@ use actor::{Name, ShardId};
 use store::RangeId;
 
 use super::{Admin, Outcome, Response, error};
-use crate::limits::{ADMIN_DEADLINE, MOVE_PATIENCE};
+use crate::limits::ADMIN_DEADLINE;
 use crate::moves::{MOVER, Move, MoverMsg, Stays};
-
-/// A move answers at the latest then, unless a shard does not run.
-const _: () = assert!(MOVE_PATIENCE.as_millis() < ADMIN_DEADLINE.as_millis());
 
 impl Admin {
     /// The shard of each range.
@@ -83,8 +80,9 @@ fn stays(why: Stays) -> String {
              again"
         ),
         Stays::InUse(count) => format!(
-            "the range stays: {count} of its accounts have clients whose streams cannot be resumed \
-             (XEP-0198), or are rooms with people in them"
+            "the range stays: {count} of its accounts have clients whose streams would end \
+             (without XEP-0198, over BOSH, or with server.hand_over off), or are rooms with people \
+             in them"
         ),
     }
 }

@@ -395,6 +395,14 @@ impl super::Lines {
         let can = far.or_else(|| self.near(conn, |near| near.can_outlive()));
         can.unwrap_or_default()
     }
+
+    /// Whether that may ever be so: what it takes is kept of it. Not of one over BOSH, nor of one
+    /// whose socket and account are on two shards.
+    pub(crate) fn is_kept(&self, conn: ConnRef) -> bool {
+        let far = self.marks(conn, |marks| marks.session.is_some());
+        let is_kept = far.or_else(|| self.near(conn, |near| near.is_kept()));
+        is_kept.unwrap_or_default()
+    }
 }
 
 #[cfg(test)]

@@ -234,7 +234,12 @@ impl Near {
 
     /// Whether its stream outlives a crash of the actor.
     pub(super) fn can_outlive(&self) -> bool {
-        self.session.is_some() && self.missing.is_none()
+        self.is_kept() && self.missing.is_none()
+    }
+
+    /// Whether it does, once a record covers what is missing.
+    pub(super) fn is_kept(&self) -> bool {
+        self.session.is_some()
     }
 
     /// The actor has crashed. A stanza at which it panics again and again is handed in no more.

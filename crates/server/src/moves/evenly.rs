@@ -3,14 +3,15 @@
 //! decided in `balance`.
 
 use std::thread;
+use std::time::Duration;
 
 use actor::{Handle, Name, ShardId};
 use stdx::time::{Clock as _, SystemClock};
 use store::RangeId;
 
 use super::balance::{Balancer, Seen, Wish};
-use super::{Load, MOVER, Move, MoverMsg};
-use crate::limits::{ADMIN_DEADLINE, LOAD_DEADLINE};
+use super::{Load, MOVER, Move, Moved, MoverMsg, Stays};
+use crate::limits::ADMIN_DEADLINE;
 use crate::options::Balance;
 use crate::place::Place;
 
@@ -23,41 +24,52 @@ pub(crate) fn even_out(
     is_over: impl Fn() -> bool,
 ) {
     let mut balancer = Balancer::new(bounds.clone());
-    let mut before = loads(handle);
+    let loads = || loads(handle, bounds.answer_max);
+    let mut before = loads();
     loop {
         thread::park_timeout(bounds.every);
         if is_over() {
             return;
         }
-        let now = loads(handle);
+        let now = loads();
         let seen = seen(&before, &now, |range| place.home_of(range));
         before = now;
-        let Some(wish) = balancer.look(&seen, clock.now()) else {
+        let wishes = balancer.look(&seen, clock.now());
+        if wishes.is_empty() {
             continue;
-        };
-        let rest = match has_moved(handle, place, wish) {
-            true => bounds.rest,
-            false => bounds.rest_stayed,
-        };
-        balancer.rests(wish.range, clock.now(), rest);
+        }
+        let begun = clock.now();
+        for wish in wishes {
+            match rest(move_it(handle, place, wish), bounds) {
+                Some(rest) => balancer.rests(wish.range, clock.now(), rest),
+                None => balancer.begin_anew(),
+            }
+            // Ranges that are busy take long; what was seen is old by then.
+            if is_over() || clock.now().saturating_since(begun) >= bounds.every {
+                break;
+            }
+        }
         // What it was before says nothing of what is to come.
-        before = loads(handle);
+        before = loads();
     }
 }
 
-/// What every shard says of itself, if it does.
-fn loads(handle: &Handle) -> Vec<Option<Load>> {
+/// What every shard says of itself, if it does within a time.
+fn loads(handle: &Handle, answer_max: Duration) -> Vec<Option<Load>> {
     let mover = Name::from(MOVER);
     let shards = (0..handle.shards()).map(ShardId::new);
     let ask = |shard| {
-        let answer = handle.ask_named(shard, &mover, MoverMsg::Load, LOAD_DEADLINE);
+        let answer = handle.ask_named(shard, &mover, MoverMsg::Load, answer_max);
         answer.ok()
     };
     shards.map(ask).collect()
 }
 
-/// Has a range move; true if it did.
-fn has_moved(handle: &Handle, place: &Place, wish: Wish) -> bool {
+/// What became of a move; `None` if nobody says so.
+type Answer = Option<Result<Moved, Stays>>;
+
+/// Has a range move.
+fn move_it(handle: &Handle, place: &Place, wish: Wish) -> Answer {
     let Wish { range, to } = wish;
     let question = |reply| {
         MoverMsg::Move(Move {
@@ -70,12 +82,22 @@ fn has_moved(handle: &Handle, place: &Place, wish: Wish) -> bool {
     let from = place.home_of(range);
     let answer = handle.ask_named(from, &Name::from(MOVER), question, ADMIN_DEADLINE);
     let (range, from, to) = (range.index(), from.index(), to.index());
-    match answer {
-        Ok(Ok(_)) => return true,
+    match &answer {
+        Ok(Ok(_)) => {}
         Ok(Err(why)) => tracing::debug!(range, from, to, ?why, "a range stays"),
         Err(_) => tracing::warn!(range, from, to, "a shard did not say whether a range moves"),
     }
-    false
+    answer.ok()
+}
+
+/// For how long a range is left alone then, if at all.
+fn rest(answer: Answer, bounds: &Balance) -> Option<Duration> {
+    match answer {
+        Some(Ok(_)) => Some(bounds.rest),
+        // It was in nobody's way but an operator's.
+        Some(Err(Stays::Another | Stays::Elsewhere)) => None,
+        Some(Err(Stays::Busy(_) | Stays::InUse(_))) | None => Some(bounds.rest_stayed),
+    }
 }
 
 /// What shards did between two looks.
@@ -123,8 +145,10 @@ fn spent(before: &Load, now: &Load) -> Option<(f64, Vec<u64>)> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::sync::Arc;
 
+    use actor::threads::run_threads;
+    use actor::{Actor, Context, Mail as _};
     use stdx::time::Moment;
 
     use super::*;
@@ -139,6 +163,61 @@ mod tests {
             working: worked_ms * 1_000_000,
             costs: all,
         }
+    }
+
+    /// Says what a shard has, at once.
+    struct Answers;
+
+    impl Actor for Answers {
+        type Msg = MoverMsg;
+
+        fn handle(&mut self, msg: MoverMsg, cx: &mut Context<'_, MoverMsg>) {
+            if let MoverMsg::Load(reply) = msg {
+                reply.send(cx, load(7, 0, &[]));
+            }
+        }
+    }
+
+    /// Goal: a shard that does not say in time what it has keeps nobody from hearing the others.
+    #[test]
+    fn a_silent_shard_is_not_waited_for() {
+        let (handle, mut seeds) = actor::system(actor::Options::new(2, 1));
+        // The other one has no thread.
+        seeds.truncate(1);
+        let clock = Arc::new(SystemClock::new());
+        let threads = run_threads(seeds, clock, |shard| {
+            let mover = shard.spawn(Answers);
+            shard.register(mover, &Name::from(MOVER));
+        });
+        let threads = threads.expect("a thread");
+        // The first one may not have begun yet.
+        let both = (0..1_000).find_map(|_| {
+            let loads = loads(&handle, Duration::from_millis(20));
+            loads[0].is_some().then_some(loads)
+        });
+        let both = both.expect("one answers");
+        let at = |load: &Option<Load>| load.as_ref().map(|load| load.at);
+        assert_eq!(at(&both[0]), Some(Moment::ZERO + Duration::from_secs(7)));
+        assert_eq!(at(&both[1]), None);
+        handle.shut_down();
+        threads.join();
+    }
+
+    #[test]
+    fn a_range_that_met_another_one_is_tried_again_at_once() {
+        let bounds = Balance::default();
+        let moved = Moved {
+            entities: 1,
+            gap: Duration::ZERO,
+        };
+        let rest = |answer| rest(answer, &bounds);
+        assert_eq!(rest(Some(Ok(moved))), Some(bounds.rest));
+        assert_eq!(rest(Some(Err(Stays::Another))), None);
+        assert_eq!(rest(Some(Err(Stays::Elsewhere))), None);
+        for stays in [Stays::Busy(1), Stays::InUse(1)] {
+            assert_eq!(rest(Some(Err(stays))), Some(bounds.rest_stayed));
+        }
+        assert_eq!(rest(None), Some(bounds.rest_stayed));
     }
 
     #[test]

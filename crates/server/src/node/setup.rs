@@ -246,7 +246,7 @@ impl Setup {
         shard.set_locator::<UserMsg>(move |name| place.whereabouts(name, here));
         let place = home.place.clone();
         shard.set_parts::<UserMsg>(store::RANGES, move |name| place.range(name).index());
-        let mover = shard.spawn(Mover(Rc::clone(&home)));
+        let mover = shard.spawn(Mover::new(Rc::clone(&home)));
         shard.register(mover, &Name::from(MOVER));
         shard.set_mailbox_max::<KeeperMsg>(home.options.joined.comers_max);
         let keeper = shard.spawn(Keeper(Rc::clone(&home), opener.clone()));

@@ -531,7 +531,7 @@ impl Actor for User {
 
     fn may_move(&self) -> Leave {
         let mut sessions = self.sessions.iter();
-        match sessions.all(User::is_resumable) {
+        match sessions.all(|session| self.can_ever_follow(session)) {
             false => Leave::Never,
             true if self.is_at_rest() && self.can_all_follow() => Leave::Now,
             true => Leave::Soon,

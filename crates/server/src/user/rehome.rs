@@ -46,11 +46,18 @@ impl User {
             && self.has_recorded_marks()
     }
 
-    /// Whether a session can go on without this life of the user. Those of clients without stream
-    /// management cannot: what they were given, nobody else knows.
-    pub(super) fn is_resumable(session: &Session) -> bool {
-        let managed = session.managed.as_ref();
-        managed.is_some_and(|managed| managed.is_enabled && managed.max_seconds > 0)
+    /// Whether a session can go on without this life of the user, now or in a moment. Those of
+    /// clients without stream management cannot: what they were given, nobody else knows. Nor can
+    /// those of whose connection nothing is kept.
+    pub(super) fn can_ever_follow(&self, session: &Session) -> bool {
+        let managed = session.managed.as_deref();
+        managed.is_some_and(|managed| {
+            let is_resumable = managed.is_enabled && managed.max_seconds > 0;
+            is_resumable
+                && managed
+                    .attached()
+                    .is_none_or(|link| self.home.lines.is_kept(link))
+        })
     }
 
     /// Whether all sessions go on on another shard now, their clients not noticing.

@@ -90,6 +90,10 @@ impl World {
         &self.sim
     }
 
+    pub(crate) fn sim_mut(&mut self) -> &mut Sim {
+        &mut self.sim
+    }
+
     pub(crate) fn journal(&self) -> &TwinJournal {
         self.sim.journal()
     }

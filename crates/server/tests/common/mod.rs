@@ -29,6 +29,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
     Options {
         domains: vec!["localhost".into()],
         shards,
+        moves: server::options::Moves::default(),
         balance: server::options::Balance::default(),
         hand_over,
         mechanisms: vec!["SCRAM-SHA-1".into(), "PLAIN".into()],
@@ -184,6 +185,18 @@ pub(crate) struct Client {
 pub(crate) fn auth((user, password): (&str, &str)) -> String {
     let token = xmpp::sasl::encode(&format!("\0{user}\0{password}"));
     format!("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>{token}</auth>")
+}
+
+/// A client with stream management, which is available.
+pub(crate) fn managed(node: &Node, user: &str) -> Client {
+    let mut client = Client::login(node.addresses()[0], user, "a");
+    client.send("<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
+    client.expect("<enabled ");
+    client.send("<presence/>");
+    client.expect("<presence ");
+    client.send("<r xmlns='urn:xmpp:sm:3'/>");
+    client.expect("<a xmlns='urn:xmpp:sm:3' h='1'/>");
+    client
 }
 
 impl Client {
