@@ -40,6 +40,20 @@ fn home(world: &World) -> ShardId {
     world.sim().shard(ROMEO)
 }
 
+/// Time passes in steps that are short for whoever tries to move a range.
+fn pass_in_steps(world: &mut World, time: Duration) {
+    const STEP: Duration = Duration::from_millis(5);
+    for _ in 0..time.as_millis() / STEP.as_millis() {
+        world.pass(STEP);
+    }
+}
+
+/// The range of Romeo's account is to go to the next shard, and is asked at once.
+fn begin_move(world: &mut World) {
+    assert!(world.sim().move_range(ROMEO));
+    world.work();
+}
+
 fn count(world: &mut World, counter: Counter) -> u64 {
     world.pass(REPORT);
     world.sim().stats().counter(counter)
@@ -63,7 +77,7 @@ fn what_a_client_says_at_last_is_handled_before_its_range_moves() {
     romeo.send("</stream:stream>");
     world.work();
     assert_eq!(home(&world), before, "there is mail");
-    world.pass(Duration::from_millis(200));
+    pass_in_steps(&mut world, Duration::from_millis(200));
     assert_ne!(home(&world), before);
     let mut juliet = world.online("juliet");
     assert_eq!(bodies(&juliet.read(&mut world)), [7]);
@@ -87,13 +101,13 @@ fn a_busy_range_is_tried_for_a_while() {
         romeo.say("juliet", 1);
         world.work();
         let before = home(&world);
-        assert!(world.sim().move_range(ROMEO));
-        world.pass(PATIENCE / 2);
+        begin_move(&mut world);
+        pass_in_steps(&mut world, PATIENCE / 2);
         assert_eq!(home(&world), before, "it is busy");
         if is_in_time {
             world.let_go();
         }
-        world.pass(PATIENCE);
+        pass_in_steps(&mut world, PATIENCE);
         assert_eq!(home(&world) != before, is_in_time);
         assert_eq!(
             count(&mut world, Counter::RangesMoved),
@@ -104,7 +118,7 @@ fn a_busy_range_is_tried_for_a_while() {
             u64::from(!is_in_time)
         );
         world.let_go();
-        world.pass(PATIENCE);
+        pass_in_steps(&mut world, PATIENCE);
         assert_eq!(home(&world) != before, is_in_time, "nobody asked again");
         romeo.say("juliet", 2);
         assert_eq!(bodies(&juliet.read(&mut world)), [1, 2]);
@@ -118,7 +132,7 @@ fn a_range_that_does_not_arrive_is_noticed() {
     let from = home(&world);
     let other = ShardId::new((from.index() + 2) % 3);
     world.sim_mut().stall(Some(other));
-    assert!(world.sim().move_range(ROMEO));
+    begin_move(&mut world);
     let late = |world: &mut World, time| {
         world.pass(time);
         world.pass(REPORT);
@@ -133,7 +147,7 @@ fn a_range_that_does_not_arrive_is_noticed() {
     assert_eq!(count(&mut world, Counter::RangesMoved), 1);
     assert_ne!(home(&world), from);
     // One that arrives at once is none.
-    assert!(world.sim().move_range(ROMEO));
+    begin_move(&mut world);
     assert_eq!(late(&mut world, 60 * second), 0);
     assert_eq!(count(&mut world, Counter::RangesMoved), 2);
 }
