@@ -3,14 +3,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
 
 use stdx::{Clock, Level, Moment, SystemClock};
 use store::Store;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
 use super::ticks::{or_never, ticks};
 use super::{Command, MapOptions, Progress, Shared, lock};
@@ -133,7 +131,6 @@ impl Keeping {
     pub(super) async fn run(mut self) {
         let mut ticks = ticks();
         loop {
-            let lapse_in = self.lapse_in();
             tokio::select! {
                 _ = self.parts.end.changed() => return,
                 Some(said) = self.asked.join_next() => {
@@ -143,18 +140,9 @@ impl Keeping {
                 }
                 entry = or_never(self.watch.as_mut().map(Watch::next)) => self.on_entry(entry),
                 _ = ticks.tick() => self.on_tick(),
-                // Users of a node that died wait for this: not until the next tick.
-                () = or_never(lapse_in.map(sleep)) => self.keeper.on_time(self.clock.now()),
             }
             self.perform();
         }
-    }
-
-    /// How long it is until the next lease lapses.
-    fn lapse_in(&self) -> Option<Duration> {
-        let now = self.clock.now();
-        let lapse = self.keeper.next_lapse(now)?;
-        Some(lapse.saturating_since(now))
     }
 
     fn on_said(&mut self, said: Said) {

@@ -230,13 +230,8 @@ impl Keeper {
         if name == self.author.node && revision > self.revision {
             self.on_own(now, revision, &node);
         }
-        let has_ended = node.is_fenced;
         if self.leases.is_alive(now, name) {
             self.nodes.insert(name.to_owned(), (revision, node));
-        }
-        if has_ended {
-            // Its streams have no home from here on.
-            self.coordinate(now);
         }
     }
 
@@ -309,12 +304,10 @@ impl Keeper {
         for stream in 0..self.streams.len() {
             self.settle(now, StreamId(stream as u16));
         }
-        self.coordinate(now);
-    }
-
-    /// When the next lease lapses, unless it is renewed: [`Keeper::on_time`] is of use then.
-    pub fn next_lapse(&self, now: Moment) -> Option<Moment> {
-        self.leases.next_lapse(now)
+        if self.is_coordinator(now) {
+            self.fence(now);
+            self.assign(now);
+        }
     }
 
     /// The next effect.
@@ -375,13 +368,6 @@ impl Keeper {
         self.streams[usize::from(stream.0)].again_at = now + self.options.again_after;
         self.effects
             .push_back(Effect::Change(stream, revision, home));
-    }
-
-    fn coordinate(&mut self, now: Moment) {
-        if self.is_coordinator(now) {
-            self.fence(now);
-            self.assign(now);
-        }
     }
 
     /// The first of those that live, once everybody had time to be seen.

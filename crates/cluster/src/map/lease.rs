@@ -4,11 +4,8 @@
 //! lease certain is the compare-and-set of the entry ([`crate::map::Node::is_fenced`]).
 //!
 //! A node at whose address nobody listens has most likely died. It is not waited for T, but only
-//! for three fifths of it. The node itself stops after half of T, counted from when it *sent* its
-//! renewal; an observer counts from when he *saw* it, which is later. So what a message takes plays
-//! no part, and all that is left, a tenth of T, is for clocks that do not run alike: the observer's
-//! may be faster by a fifth. Two clocks that a time service slews in opposite directions as fast as
-//! any does (chrony: 8.3 % each) differ by less.
+//! for two thirds of it: after half of T it does not act by itself any more, however wrong the
+//! observer is, and a sixth is left for clocks that do not run alike.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -95,22 +92,14 @@ impl Leases {
     /// Whether a node's lease seems to have lapsed. One that never had an entry seems so only to
     /// whoever looks long enough: see [`Leases::expect`].
     pub fn is_lapsed(&self, now: Moment, node: &str) -> bool {
-        let is_late = |seen: &Seen| now >= self.lapses_at(seen);
-        self.has_leader && self.seen.get(node).is_some_and(is_late)
-    }
-
-    fn lapses_at(&self, seen: &Seen) -> Moment {
-        let lapse_after = match seen.is_refused {
-            true => self.lapse_after * 3 / 5,
-            false => self.lapse_after,
+        let is_late = |seen: &Seen| {
+            let lapse_after = match seen.is_refused {
+                true => self.lapse_after * 2 / 3,
+                false => self.lapse_after,
+            };
+            now.saturating_since(seen.since) >= lapse_after
         };
-        seen.since + lapse_after
-    }
-
-    /// When the next lease lapses, unless it is renewed. `None` if none can.
-    pub fn next_lapse(&self, now: Moment) -> Option<Moment> {
-        let ends = self.seen.values().map(|seen| self.lapses_at(seen));
-        ends.filter(|end| self.has_leader && *end > now).min()
+        self.has_leader && self.seen.get(node).is_some_and(is_late)
     }
 
     /// A node that an entry names has T from now on to show itself.
@@ -199,44 +188,10 @@ mod tests {
         leases.on_revision(at(1), "a", 5);
         leases.on_refused("a");
         leases.on_refused("b");
-        assert!(own.may_act(at(5)) && !own.may_act(at(6)));
-        assert!(leases.is_alive(at(6), "a"));
-        assert!(leases.is_lapsed(at(7), "a") && !leases.is_lapsed(at(99), "b"));
+        assert!(leases.is_alive(at(7), "a") && !own.may_act(at(6)));
+        assert!(leases.is_lapsed(at(8), "a") && !leases.is_lapsed(at(99), "b"));
         leases.on_revision(at(8), "a", 6);
         assert!(leases.is_alive(at(17), "a") && leases.is_lapsed(at(18), "a"));
-    }
-
-    /// Goal: a node does not act any more when its lease lapses, although an observer's clock runs
-    /// a fifth faster than its own.
-    #[test]
-    fn nobody_acts_when_his_lease_lapses() {
-        let mut leases = Leases::new(T);
-        let mut own = OwnLease::new(T);
-        own.on_renewed(Moment::ZERO);
-        leases.on_revision(Moment::ZERO, "a", 5);
-        leases.on_refused("a");
-        let ahead = |millis: u64| Moment::ZERO + Duration::from_millis(millis * 6 / 5);
-        let real = |millis: u64| Moment::ZERO + Duration::from_millis(millis);
-        let both =
-            (0..10_000).find(|ms| own.may_act(real(*ms)) && leases.is_lapsed(ahead(*ms), "a"));
-        assert_eq!(both, None);
-        assert!(leases.is_lapsed(ahead(5_000), "a"), "and not much later");
-    }
-
-    /// Goal: who waits for the next lease to lapse is told the moment at which it does.
-    #[test]
-    fn the_next_lapse_is_known() {
-        let mut leases = Leases::new(T);
-        assert_eq!(leases.next_lapse(at(0)), None);
-        leases.on_revision(at(1), "a", 5);
-        leases.on_revision(at(3), "b", 6);
-        assert_eq!(leases.next_lapse(at(3)), Some(at(11)));
-        leases.on_refused("b");
-        assert_eq!(leases.next_lapse(at(3)), Some(at(9)));
-        assert!(!leases.is_lapsed(at(8), "b") && leases.is_lapsed(at(9), "b"));
-        assert_eq!(leases.next_lapse(at(9)), Some(at(11)), "b has lapsed");
-        leases.on_leader(at(9), false);
-        assert_eq!(leases.next_lapse(at(9)), None);
     }
 
     /// Goal: while the map has no leader nothing lapses, and then everybody has T anew.

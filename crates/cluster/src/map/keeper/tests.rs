@@ -203,24 +203,6 @@ fn who_leaves_is_not_waited_for() {
     assert_eq!(map.homes("c"), 0, "at once");
 }
 
-/// Goal: whoever gives homes out does so as soon as the map says that a lease has ended, and does
-/// not wait until it looks at the time again.
-#[test]
-fn homes_are_given_away_as_soon_as_a_lease_has_ended() {
-    let mut map = Map::start(&["a", "b", "c"]);
-    let lost = map.homes("a");
-    let ended = Node {
-        is_fenced: true,
-        ..said(1)
-    };
-    let revision = map.history.len() as Revision + 1;
-    let (keeper, _) = map.nodes.get_mut("b").unwrap();
-    keeper.on_node(map.now, "a", revision, ended);
-    let given = std::iter::from_fn(|| keeper.poll());
-    let given = given.filter(|effect| matches!(effect, Effect::Change(..)));
-    assert_eq!((lost, given.count()), (2, 2));
-}
-
 /// Goal: a renewal that was under way when a process left does not keep its lease alive.
 #[test]
 fn an_earlier_renewal_does_not_undo_the_end() {
