@@ -79,8 +79,9 @@ fn what_a_client_says_at_last_is_handled_before_its_range_moves() {
     assert_eq!(home(&world), before, "there is mail");
     pass_in_steps(&mut world, Duration::from_millis(200));
     assert_ne!(home(&world), before);
-    let mut juliet = world.online("juliet");
-    assert_eq!(bodies(&juliet.read(&mut world)), [7]);
+    let mut juliet = world.login("juliet");
+    let heard = juliet.ask(&mut world, "<presence/>", "<presence");
+    assert_eq!(bodies(&heard), [7]);
     // It has ended, and did not only lose its link.
     assert_eq!(world.sim().stats().gauge(Gauge::ManagedSessions), 0);
 }
