@@ -1,0 +1,156 @@
+//! Occupants whom a room comes to know by their numbers late, who come back while it is read, or
+//! who are not looking: in a whole node, under a clock and a journal that move when the test says
+//! so, each is told and given everything once.
+
+mod common;
+
+use common::occupants::{Client, MUC, PERSISTENT, ROOM, TEMPORARY, configure, kick, pair, rest};
+use common::world::{SM, World, bodies};
+
+/// What she was written before the room knew that she is counted came again; and what it said
+/// before it knew, but after she had told it, would not have come at all.
+#[test]
+fn who_is_counted_once_she_has_entered_is_given_everything_once() {
+    for is_between in [false, true] {
+        let mut world = World::patient(|_| ());
+        let mut romeo = Client::enter(&mut world, "romeo", "romeo");
+        configure(&mut world, &mut romeo, PERSISTENT);
+        let mut juliet = world.login("juliet", "juliet");
+        let enters = format!("<presence to='{ROOM}/juliet'><x xmlns='{MUC}'/></presence>");
+        juliet.ask(&mut world, &enters, "<subject");
+        let enable = format!("<enable {SM} resume='true'/>");
+        juliet.ask(&mut world, &enable, "<enabled");
+        romeo.say(1);
+        romeo.say(2);
+        rest(&mut world);
+        if is_between {
+            world.hold();
+            romeo.say(3);
+            world.work();
+            // It is in his log, and the room's append waits.
+            world.let_one_go();
+        }
+        juliet.send(&format!(
+            "<presence to='{ROOM}/juliet'><show>away</show></presence>"
+        ));
+        world.work();
+        world.let_go();
+        rest(&mut world);
+        for number in if is_between { 4..=4 } else { 3..=4 } {
+            romeo.say(number);
+        }
+        rest(&mut world);
+        while juliet.read() {}
+        assert_eq!(bodies(&juliet.seen), [1, 2, 3, 4], "{is_between}");
+    }
+}
+
+/// The room did not know by her number one who had entered before she was counted, and told her
+/// that she is not there when she came back, although she was.
+#[test]
+fn who_is_counted_once_she_has_entered_is_there_when_she_comes_back() {
+    for kind in [TEMPORARY, PERSISTENT] {
+        let mut world = World::patient(|_| ());
+        let mut romeo = world.login("romeo", "romeo");
+        let enters = |nick| format!("<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>");
+        romeo.ask(&mut world, &enters("romeo"), "<subject");
+        let configures = format!(
+            "<iq type='set' id='made' to='{ROOM}'><query xmlns='{MUC}#owner'>\
+             <x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
+             <value>{MUC}#roomconfig</value></field>{kind}</x></query></iq>"
+        );
+        romeo.ask(&mut world, &configures, "id='made'");
+        let mut juliet = world.login("juliet", "juliet");
+        juliet.ask(&mut world, &enters("juliet"), "<subject");
+        let enable = format!("<enable {SM} resume='true'/>");
+        let enabled = juliet.ask(&mut world, &enable, "resume='true'");
+        let (_, token) = enabled.split_once("id='").expect("a name");
+        let (token, _) = token.split_once('\'').expect("its end");
+        drop(juliet);
+        rest(&mut world);
+        // What she missed of presence is not known any more.
+        world.node().kill("juliet@localhost");
+        let mut juliet = world.connect("juliet");
+        juliet.resume(token, 0);
+        rest(&mut world);
+        while juliet.read() {}
+        assert!(!juliet.seen.contains("unavailable"), "{}", juliet.seen);
+        assert!(juliet.seen.contains("code='110'"), "{}", juliet.seen);
+        let says = format!("<message type='groupchat' to='{ROOM}'><body>1</body></message>");
+        romeo.send(&says);
+        rest(&mut world);
+        while juliet.read() {}
+        assert_eq!(bodies(&juliet.seen), [1], "{}", juliet.seen);
+    }
+}
+
+/// What a room said of an inactive client itself waited until that was active, unless its stanzas
+/// were counted.
+#[test]
+fn an_inactive_client_hears_at_once_what_becomes_of_it() {
+    for is_managed in [false, true] {
+        let mut world = World::patient(|_| ());
+        let mut romeo = Client::enter(&mut world, "romeo", "romeo");
+        configure(&mut world, &mut romeo, PERSISTENT);
+        let mut juliet = match is_managed {
+            true => world.login_managed("juliet", "juliet").0,
+            false => world.login("juliet", "juliet"),
+        };
+        let enters = format!("<presence to='{ROOM}/juliet'><x xmlns='{MUC}'/></presence>");
+        juliet.ask(&mut world, &enters, "<subject");
+        juliet.send("<inactive xmlns='urn:xmpp:csi:0'/>");
+        world.work();
+        kick(&mut world, &mut romeo, "juliet");
+        rest(&mut world);
+        while juliet.read() {}
+        assert!(juliet.seen.contains("code='307'"), "{is_managed}");
+    }
+}
+
+/// A room that is read asks where its sessions are. One that has just told it that its client is
+/// back said so once more, and the client was told everything twice.
+#[test]
+fn who_comes_back_while_the_room_is_read_is_told_everything_once() {
+    for is_lost in [false, true] {
+        let mut world = World::patient(|_| ());
+        let (_romeo, mut juliet) = pair(&mut world);
+        let mut desk = Client::login(&mut world, "romeo", "desk");
+        juliet.lose_link();
+        world.node().kill("juliet@localhost");
+        let mut peer = world.connect("juliet");
+        rest(&mut world);
+        if is_lost {
+            world.hold();
+            desk.send(&format!(
+                "<presence to='{ROOM}/desk'><x xmlns='{MUC}'/></presence>"
+            ));
+            world.work();
+            peer.resume(&juliet.token, juliet.handled());
+            world.work();
+            // His home has recorded it, and then hers; what the room says waits for a third commit.
+            world.let_one_go();
+            world.let_one_go();
+            peer.expect(&mut world, "<resumed");
+            world.node().kill(ROOM);
+            world.work();
+            world.let_go();
+        } else {
+            world.node().set_late_reads(true);
+            world.node().stall_reads(true);
+            world.node().kill(ROOM);
+            world.work();
+            assert_eq!(world.node().stall_reads(true), 1, "that of the room");
+            peer.resume(&juliet.token, juliet.handled());
+            peer.expect(&mut world, "<resumed");
+            world.node().set_late_reads(false);
+            world.node().stall_reads(false);
+        }
+        rest(&mut world);
+        while peer.read() {}
+        // What a room that ends has to say and is not of who is there leaves all the same.
+        let all = ["/romeo'", "code='110'", "<subject"];
+        for once in &all[..if is_lost { 2 } else { 3 }] {
+            assert_eq!(peer.seen.matches(once).count(), 1, "{once} {}", peer.seen);
+        }
+    }
+}
