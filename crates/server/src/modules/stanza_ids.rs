@@ -130,7 +130,7 @@ mod tests {
         let other = (BY.to_owned(), "other".to_owned());
         assert_eq!(ids(&stamped), [theirs.clone(), other.clone(), ours]);
         assert!(stamped.child("body", ns::CLIENT).is_some());
-        assert_eq!(ids(&without_claims(frame.clone(), BY)), [theirs, other]);
+        assert_eq!(ids(&without_claims(frame, BY)), [theirs, other]);
     }
 
     #[test]
