@@ -1,6 +1,6 @@
 //! The shard's way to the journal: one queue for everything that is appended to the ranges which
-//! are at home here, import and provisioning included. Owns how actors append and what they are told
-//! at once; what waits is in `journal/queue.rs`, who empties it in `journal/port.rs`.
+//! are at home here, import and provisioning included. Owns how actors append and what they are
+//! told at once; what waits is in `journal/queue.rs`, who empties it in `journal/port.rs`.
 
 mod import;
 mod keeper;

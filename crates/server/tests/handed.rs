@@ -1,6 +1,6 @@
-//! A third journal under the server (`common/logs.rs`): two of it in this process, each with a store
-//! of its own, and ranges that go from one to the other while clients of both chat. What they
-//! received is what counts.
+//! A third journal under the server (`common/logs.rs`): two of it in this process, each with a
+//! store of its own, and ranges that go from one to the other while clients of both chat. What
+//! they received is what counts.
 
 #![allow(clippy::disallowed_methods)] // These wait for sockets, on the real clock.
 

@@ -182,8 +182,9 @@ pub trait Journal: Send + Sync {
     /// the queue is fenced.
     fn take(&self, range: RangeId) -> Tenure;
 
-    /// The group that a range is of. Appends of one group are committed in order; those of different
-    /// groups do not wait for each other, so whoever appends hands each group's over by themselves.
+    /// The group that a range is of. Appends of one group are committed in order; those of
+    /// different groups do not wait for each other, so whoever appends hands each group's over by
+    /// themselves.
     /// Groups are numbered from 0, and a range stays in its own.
     fn group(&self, _range: RangeId) -> u16 {
         0

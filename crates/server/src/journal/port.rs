@@ -1,8 +1,8 @@
 //! The actor that empties a shard's queue: hands what was collected to the journal as one batch and
-//! tells each actor what became of its part. Of each group of ranges at most one batch of a shard is
-//! under way: while it is, the next one collects, so that batches grow with the load by themselves,
-//! and a group whose commits take long keeps nobody of another one waiting. What is in doubt is
-//! looked at until the journal knows; meanwhile its range waits and the others go on.
+//! tells each actor what became of its part. Of each group of ranges at most one batch of a shard
+//! is under way: while it is, the next one collects, so that batches grow with the load by
+//! themselves, and a group whose commits take long keeps nobody of another one waiting. What is
+//! in doubt is looked at until the journal knows; meanwhile its range waits and the others go on.
 
 use std::cell::RefMut;
 

@@ -130,7 +130,8 @@ impl LogJournal {
         self.held(range).1.store(0, Ordering::SeqCst);
     }
 
-    /// Replays what this node has not, from the position of its copy; what was cut of that it loads.
+    /// Replays what this node has not, from the position of its copy; what was cut of that it
+    /// loads.
     pub(crate) fn catch_up(&self, range: RangeId) {
         let log = self.logs.log(range);
         let mut follower = self.follower.lock().unwrap();

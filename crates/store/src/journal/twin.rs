@@ -59,8 +59,8 @@ impl Switches {
         self.hold.store(hold, Ordering::SeqCst);
     }
 
-    /// Ranges are of so many groups from now on, in turns. For a journal to which nothing was handed
-    /// over yet.
+    /// Ranges are of so many groups from now on, in turns. For a journal to which nothing was
+    /// handed over yet.
     pub fn set_groups(&self, groups: u16) {
         self.groups.store(groups.max(1), Ordering::SeqCst);
     }
