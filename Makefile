@@ -62,11 +62,13 @@ serve: web/node_modules/ready ## Build a server and run it on $(DATA), with a we
 build: ## Compile the server and every test once, for all that follows.
 	$(CARGO) build $(EVERYTHING)
 
-# What CI runs, in an order that fails early. Each stage says how long it took.
+# What CI runs, in an order that fails early. Each stage says how long it took, and one that fails
+# says last of all what did.
 test: ## Set up what tests need and run everything.
-	@set -e; for stage in $(STAGES); do \
+	@set -e -o pipefail; log=$$(mktemp); trap 'rm -f $$log' EXIT; for stage in $(STAGES); do \
 	  start=$$SECONDS; side=; [[ $$stage != *+* ]] || side='-j --output-sync=target'; \
-	  $(MAKE) --no-print-directory $$side $${stage//+/ }; \
+	  $(MAKE) --no-print-directory $$side $${stage//+/ } 2>&1 | tee $$log || { \
+	    echo "== $$stage failed:"; tests/failures $$log; exit 1; }; \
 	  echo "== $$stage took $$((SECONDS - start)) s"; \
 	done
 
