@@ -296,6 +296,53 @@ fn a_link_that_is_full_for_a_while_loses_nothing() {
     }
 }
 
+/// Goal: a client hears why its stream ended although it goes on sending, and what the home answers
+/// to that overtakes what it had said.
+#[test]
+fn the_reason_of_an_end_arrives_whatever_overtakes_it() {
+    let two = Two::start(&["alice"]);
+    let mut alice = two.login("alice", "a");
+    two.home.way.delay_sends(true);
+    alice.send("<!-- no comments -->");
+    two.until("her stream has ended at the home", |two| {
+        two.home.node().connections() == 0
+    });
+    alice.send("<presence/>");
+    // The home answers that it has no such connection.
+    thread::sleep(Duration::from_millis(300));
+    two.home.way.delay_sends(false);
+    let heard = rest(&mut alice);
+    assert!(heard.contains("<restricted-xml "), "{heard}");
+    assert!(!heard.contains("<reset "), "{heard}");
+}
+
+/// Goal: what a client said right before it went arrives, although what its home had for it comes to
+/// a connection that is gone, and the answer to that overtakes what the client said.
+#[test]
+fn what_was_said_last_arrives_whatever_overtakes_it() {
+    let two = Two::start(&["alice", "bob"]);
+    let mut alice = two.login("alice", "a");
+    let mut bob = two.login("bob", "b");
+    for client in [&mut alice, &mut bob] {
+        client.send("<presence/>");
+        client.expect("<presence");
+    }
+    two.home.way.hold(true);
+    bob.send(&message("alice@localhost/a", "for alice"));
+    two.until("it is on its way to her", |two| two.home.way.waiting() > 0);
+    two.edge.way.delay_sends(true);
+    alice.send(&message("bob@localhost/b", "the last"));
+    thread::sleep(Duration::from_millis(100));
+    drop(alice);
+    two.until("she is gone at the edge", |two| {
+        two.edge.node().connections() == 1
+    });
+    two.home.way.hold(false);
+    thread::sleep(Duration::from_millis(300));
+    two.edge.way.delay_sends(false);
+    bob.expect("<body>the last</body>");
+}
+
 /// Goal: a link that takes nothing for too long ends what it would carry, and the client comes
 /// again.
 #[test]

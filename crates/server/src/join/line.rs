@@ -172,9 +172,11 @@ impl Line {
         Ok(())
     }
 
-    /// The other side will have sent so many bytes.
+    /// The other side will have sent so many bytes. Its first word counts: what it is sent once it
+    /// is gone is answered with another end, of a connection that nobody there knows, and both may
+    /// overtake the bytes that it had sent.
     pub(super) fn ends(&mut self, at: u64, is_orderly: bool) {
-        self.ends = Some((at, is_orderly));
+        self.ends.get_or_insert((at, is_orderly));
     }
 
     /// The other side has said that it ends.

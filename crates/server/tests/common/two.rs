@@ -29,6 +29,8 @@ pub(crate) struct Way {
     queue: Mutex<VecDeque<Vec<u8>>>,
     /// Answers that are overtaken by everything else: links promise no order between the two.
     late: Mutex<Option<Vec<Vec<u8>>>>,
+    /// The other way round.
+    late_sends: Mutex<Option<Vec<Vec<u8>>>>,
     /// Nothing arrives for now.
     is_held: AtomicBool,
     /// Nothing is taken for now.
@@ -61,6 +63,11 @@ impl Way {
         self.most.fetch_max(bytes, Ordering::Relaxed);
     }
 
+    /// Packets that have not arrived.
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.lock().unwrap().len()
+    }
+
     pub(crate) fn hold(&self, is_held: bool) {
         self.is_held.store(is_held, Ordering::Relaxed);
     }
@@ -68,6 +75,15 @@ impl Way {
     /// Answers arrive later than what is sent after them, until they are let go.
     pub(crate) fn delay_answers(&self, is_delayed: bool) {
         let late = std::mem::replace(&mut *self.late.lock().unwrap(), is_delayed.then(Vec::new));
+        late.into_iter()
+            .flatten()
+            .for_each(|packet| self.push(packet));
+    }
+
+    /// What is sent arrives later than answers that are given after it, until it is let go.
+    pub(crate) fn delay_sends(&self, is_delayed: bool) {
+        let late = is_delayed.then(Vec::new);
+        let late = std::mem::replace(&mut *self.late_sends.lock().unwrap(), late);
         late.into_iter()
             .flatten()
             .for_each(|packet| self.push(packet));
@@ -162,7 +178,10 @@ impl Away for Way {
         if self.is_full.load(Ordering::Relaxed) {
             return Err(packet);
         }
-        self.push(packet);
+        match &mut *self.late_sends.lock().unwrap() {
+            Some(late) => late.push(packet),
+            None => self.push(packet),
+        }
         Ok(())
     }
 

@@ -174,6 +174,9 @@ fn an_end_waits_for_what_went_before() {
     let mut there = line(0);
     there.ends(at, is_orderly);
     assert_eq!(there.has_ended(), None);
+    // It was sent something meanwhile, and answers that there is no such connection.
+    there.ends(0, false);
+    assert_eq!(there.has_ended(), None);
     deliver(&mut there, &parts);
     assert_eq!(there.has_ended(), Some(true));
     assert_eq!(there.takes(at, 1, true), Err(Broken));
