@@ -19,7 +19,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use stdx::{Clock, Moment, SystemClock};
+use store::limits::{APPEND_RECORDS_MAX, PART_BYTES_MAX, PARTS_MAX};
 use store::{
     Append, AppendFailure, Busy, Done, Doubt, Journal, JournalStats, Outcome, Position, RANGES,
     RangeId, SlotKey, Store, Tenure,
@@ -27,7 +29,7 @@ use store::{
 
 use crate::driver::{self, Appending, Driver, Word};
 use crate::journal::writer::Refused;
-use crate::journal::{Epoch, append};
+use crate::journal::Epoch;
 use crate::layout::StreamId;
 
 /// The tenure of a range on this node, and that of its stream in which it was begun.
@@ -68,8 +70,9 @@ impl StreamJournal {
         self.driver.layout().stream_of(range)
     }
 
-    /// The tenure of the stream in which an append may be written, or why it may not.
-    fn admit(&self, append: &Append) -> Result<Epoch, Outcome> {
+    /// The tenure of the stream in which an append may be written, and its pieces, or why it may
+    /// not.
+    fn admit(&self, append: &Append) -> Result<(Epoch, Vec<Bytes>), Outcome> {
         let held = self.held(append.range);
         let (tenure, epoch) = (
             held.tenure.load(Ordering::Acquire),
@@ -80,7 +83,7 @@ impl StreamJournal {
             return Err(Outcome::Fenced);
         }
         let invalid = |why: String| Err(Outcome::Failed(AppendFailure::Invalid(why)));
-        if append.records.len() > append::RECORDS_MAX {
+        if append.records.len() > APPEND_RECORDS_MAX {
             return invalid(format!("{} records in one append", append.records.len()));
         }
         // Replicas apply what is in the stream, and must all do the same.
@@ -92,7 +95,14 @@ impl StreamJournal {
                 return invalid(format!("{} does not belong to the range", record.user()));
             }
         }
-        Ok(epoch)
+        let pieces = driver::pieces(self.store.level(), &append.records);
+        match pieces.len() > PARTS_MAX as usize + 1 {
+            true => invalid(format!(
+                "an append of more than {} bytes",
+                PARTS_MAX as usize * PART_BYTES_MAX
+            )),
+            false => Ok((epoch, pieces)),
+        }
     }
 }
 
@@ -108,12 +118,12 @@ impl Journal for StreamJournal {
         let mut streams: BTreeMap<(StreamId, Epoch), Vec<Appending>> = BTreeMap::new();
         for (at, append) in appends.into_iter().enumerate() {
             match self.admit(&append) {
-                Ok(epoch) => {
+                Ok((epoch, pieces)) => {
                     let batch = Arc::clone(&batch);
                     let appending = Appending {
                         range: append.range,
                         writer: append.writer,
-                        bytes: append::encode(self.store.level(), &append.records).into(),
+                        pieces,
                         hear: Box::new(move |word| batch.hear(at, word)),
                     };
                     let stream = self.stream_of(append.range);

@@ -25,13 +25,13 @@ use crate::journal::member::{self, Role};
 use crate::journal::message::Author;
 use crate::journal::replica::{self, Stats};
 use crate::journal::writer::Refused;
-use crate::journal::{Epoch, Seq, append};
+use crate::journal::{Epoch, Seq};
 use crate::layout::{Layout, StreamId};
 use crate::map::keeper;
 use crate::map::view::MapView;
 use keeping::{Door, Keeping};
 
-pub use appends::{Appending, Hear, Word};
+pub use appends::{Appending, Hear, Word, pieces};
 
 /// Pause before it is looked again whether the map says that this process has left.
 const LEAVE_PAUSE: Duration = Duration::from_millis(10);
@@ -333,7 +333,7 @@ impl Driver {
         let appending = Appending {
             range,
             writer: Writer::NOBODY,
-            bytes: append::encode(self.store.level(), records).into(),
+            pieces: pieces(self.store.level(), records),
             hear: Box::new(hear),
         };
         self.append_in(None, self.layout.stream_of(range), vec![appending]);

@@ -2,7 +2,6 @@
 //! change becomes one message of the stream, who may write, and what became of what is in doubt.
 //! Nothing here knows a socket, a thread or the engine's client.
 
-pub mod append;
 pub mod member;
 pub mod message;
 pub mod replica;

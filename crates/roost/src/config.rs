@@ -27,6 +27,10 @@ const FILE_BYTES_MAX: u64 = 1_024 * 1_024;
 /// Problems that one report spells out.
 const PROBLEMS_MAX: usize = 20;
 
+/// Largest stanza in a cluster, in bytes: half of what one change of an account may take
+/// ([`store::limits::PARTS_MAX`]).
+const CLUSTER_STANZA_BYTES_MAX: u32 = 4 * 1_024 * 1_024;
+
 /// Where a system-wide installation keeps its file.
 const SYSTEM_FILE: &str = "/etc/roost/roost.toml";
 
@@ -340,6 +344,13 @@ impl Config {
                  upgraded one after the other (docs/cluster.md)"
                     .into(),
             );
+        }
+        let stanza_bytes = self.settings.limits.stanza_bytes_max;
+        if stanza_bytes > CLUSTER_STANZA_BYTES_MAX {
+            refuse(format!(
+                "`limits.stanza_bytes_max` is at most {CLUSTER_STANZA_BYTES_MAX} in a cluster: one \
+                 change of an account has to fit into the stream, not {stanza_bytes}"
+            ));
         }
         if cluster.monitor.is_empty() {
             let message = "`cluster.engine` needs `cluster.monitor`: the monitoring port of each \

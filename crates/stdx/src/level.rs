@@ -11,6 +11,7 @@
 //! |---|---|---|
 //! | 1 | the first version | |
 //! | 2 | what a cluster may have grown from | a deployment may begin with a single server's data |
+//! | 3 | what is larger than a message of a stream | records of parts of an append |
 
 /// A format level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,7 +22,7 @@ impl Level {
     pub const FIRST: Level = Level(1);
 
     /// The newest that a release of this program knows.
-    pub const NEWEST: Level = Level(2);
+    pub const NEWEST: Level = Level(3);
 
     /// The level of this number.
     pub const fn new(number: u32) -> Level {

@@ -238,6 +238,8 @@ impl<T: Txn> Entity<'_, T> {
             Record::ItemsRemove { node, ids, .. } => self.items_remove(*node, ids),
             Record::ItemsClear { node, .. } => self.items_clear(*node),
             Record::DirectoryPut { entry, .. } => self.directory_put(entry),
+            // They are of streams: whoever follows one puts them together.
+            Record::PartPut { .. } | Record::PartsApply { .. } => Err(RecordError::Parts.into()),
         }
     }
 
@@ -246,6 +248,7 @@ impl<T: Txn> Entity<'_, T> {
     fn takes(&self, record: &Record) -> bool {
         let (live, kind) = (self.head.live, self.head.kind);
         match record {
+            Record::PartPut { .. } | Record::PartsApply { .. } => true,
             Record::AccountPut { .. } => !live || kind == Kind::Account,
             Record::RoomMake { .. } => !live || kind == Kind::Room,
             Record::ServiceMake { .. } => !live,

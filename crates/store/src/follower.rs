@@ -3,6 +3,7 @@
 //! applied, so that a kill leaves all of them or none. What a stream is and which of its messages
 //! count is decided by the caller; nothing here is fenced or in doubt.
 
+mod parts;
 mod snapshot;
 
 use std::hash::Hasher;
@@ -18,7 +19,7 @@ use crate::heads::Heads;
 use crate::journal::{Position, read_position};
 use crate::keys;
 use crate::overlay::Overlay;
-use crate::record::Record;
+use crate::record::{Record, RecordError};
 use crate::schema::{self, schema_of};
 use crate::slot::{RANGES, RangeId, Slot, SlotKey};
 use crate::store::{Store, WriterToken};
@@ -166,25 +167,37 @@ impl Follower {
         records: &[Record],
         overlay: &mut Overlay<'_>,
     ) -> Result<bool, StoreError> {
-        for record in records {
-            let applied = match self.slots.slot(record.user()).range() == range {
-                true => apply(record, &self.slots, overlay),
-                false => {
-                    overlay.take_back();
-                    return Ok(false);
+        let applied = records.iter().try_for_each(|record| {
+            self.is_of(range, record)?;
+            match record {
+                Record::PartPut { at, bytes, .. } => {
+                    record.check()?;
+                    parts::put(range, *at, bytes, overlay)
                 }
-            };
-            match applied {
-                Ok(()) => {}
-                Err(StoreError::Record(_)) => {
-                    overlay.take_back();
-                    return Ok(false);
+                Record::PartsApply { parts, hash, .. } => {
+                    record.check()?;
+                    let whole = parts::take(range, *parts, *hash, overlay)?;
+                    whole.iter().try_for_each(|record| {
+                        self.is_of(range, record)?;
+                        apply(record, &self.slots, overlay)
+                    })
                 }
-                Err(error) => return Err(error),
+                _ => apply(record, &self.slots, overlay),
             }
+        });
+        match applied {
+            Ok(()) => overlay.keep(),
+            Err(StoreError::Record(_)) => overlay.take_back(),
+            Err(error) => return Err(error),
         }
-        overlay.keep();
-        Ok(true)
+        Ok(applied.is_ok())
+    }
+
+    fn is_of(&self, range: RangeId, record: &Record) -> Result<(), StoreError> {
+        match self.slots.slot(record.user()).range() == range {
+            true => Ok(()),
+            false => Err(RecordError::Range.into()),
+        }
     }
 
     /// The hash of a range after these changes, which come sorted by space and key.
@@ -275,6 +288,7 @@ fn range_of(slots: &SlotKey, space: Space, key: &[u8]) -> Option<RangeId> {
     match keys::parse_meta(key)? {
         keys::Meta::Position(range)
         | keys::Meta::Hash(range)
+        | keys::Meta::Part(range, _)
         | keys::Meta::Count(range, _)
         | keys::Meta::Stored(range, _)
         | keys::Meta::Room(range, _)

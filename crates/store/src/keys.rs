@@ -12,6 +12,7 @@
 //!        "q" creator:u64 room              nothing: a room by the hash of who made it
 //!        "u" domain 00 room                ListedRoom: a room that everybody may know of
 //!        "d" range:u16 user                DirectoryEntry: what the user directory says of him
+//!        "g" range:u16 at:u32              bytes: a part of an append that is not whole yet
 //!        "epoch"                           u64: how often sequence numbers began anew
 //!        "h" range:u16                     u64: rolling hash of what a follower applied
 //!        "s" stream:u16                    StreamMark: what a follower has applied of a stream
@@ -71,6 +72,7 @@ const PUBLIC: u8 = b'u';
 const DIRECTORY: u8 = b'd';
 const HASH: u8 = b'h';
 const STREAM: u8 = b's';
+const PART: u8 = b'g';
 const NODE: u8 = b'n';
 const ITEM: u8 = b'i';
 const PAYLOAD: u8 = b'j';
@@ -273,6 +275,13 @@ pub(crate) fn stream(stream: u16) -> [u8; 3] {
     [STREAM, high, low]
 }
 
+/// A part of a large append.
+pub(crate) fn part(range: RangeId, at: u32) -> [u8; 7] {
+    let [high, low] = range.index().to_be_bytes();
+    let [a, b, c, d] = at.to_be_bytes();
+    [PART, high, low, a, b, c, d]
+}
+
 pub(crate) fn count(range: RangeId, domain: &str) -> Vec<u8> {
     of_domain(COUNT, range, domain)
 }
@@ -456,6 +465,7 @@ pub(crate) enum Meta<'a> {
     Position(RangeId),
     Hash(RangeId),
     Stream(u16),
+    Part(RangeId, u32),
     Count(RangeId, &'a str),
     Stored(RangeId, &'a str),
     Room(RangeId, &'a str),
@@ -492,6 +502,7 @@ pub(crate) fn parse_meta(key: &[u8]) -> Option<Meta<'_>> {
         (POSITION, []) => Some(Meta::Position(range)),
         (HASH, []) => Some(Meta::Hash(range)),
         (STREAM, []) => Some(Meta::Stream(range.index())),
+        (PART, at) => Some(Meta::Part(range, u32::from_be_bytes(at.try_into().ok()?))),
         (COUNT, domain) => Some(Meta::Count(range, std::str::from_utf8(domain).ok()?)),
         (STORED, domain) => Some(Meta::Stored(range, std::str::from_utf8(domain).ok()?)),
         (ROOM, room) => Some(Meta::Room(range, std::str::from_utf8(room).ok()?)),
@@ -698,6 +709,7 @@ mod tests {
         assert_eq!(parse_meta(&position(range)), Some(Meta::Position(range)));
         assert_eq!(parse_meta(&hash(range)), Some(Meta::Hash(range)));
         assert_eq!(parse_meta(&stream(3)), Some(Meta::Stream(3)));
+        assert_eq!(parse_meta(&part(range, 7)), Some(Meta::Part(range, 7)));
         assert_eq!(
             parse_meta(&count(range, "b")),
             Some(Meta::Count(range, "b"))

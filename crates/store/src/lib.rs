@@ -29,6 +29,7 @@
 //! One case cannot be told from a crash: a journal whose end is damaged after the machine died.
 //! Whole groups are missing then, as if they had not been synced.
 
+pub mod appended;
 mod apply;
 mod backup;
 mod delivery;

@@ -30,6 +30,12 @@ pub const DIRECTORY_FIELD_BYTES_MAX: usize = 256;
 /// only keeps a mistake from becoming a multi-gigabyte value.
 pub const VALUE_BYTES_MAX: usize = 16 * 1_024 * 1_024;
 
+/// Bytes of one part of an append in a stream; a larger append is cut into parts.
+pub const PART_BYTES_MAX: usize = 256 * 1_024;
+
+/// Most parts of one append, which is held in memory as a whole when it is applied: 8 MiB.
+pub const PARTS_MAX: u32 = 32;
+
 /// Most records in one append: an append is atomic, so it is held in memory as a whole.
 pub const APPEND_RECORDS_MAX: usize = 10_000;
 

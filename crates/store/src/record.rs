@@ -14,8 +14,8 @@ use crate::delivery::{
 use crate::directory::DirectoryEntry;
 use crate::followed::RoomRead;
 use crate::limits::{
-    ITEM_ID_BYTES_MAX, ITEMS_MAX, KNOWN_ADDRESSES_MAX, NODE_PART_BYTES_MAX, PRIVATE_NAME_BYTES_MAX,
-    ROOM_PART_BYTES_MAX, USER_BYTES_MAX, VALUE_BYTES_MAX,
+    ITEM_ID_BYTES_MAX, ITEMS_MAX, KNOWN_ADDRESSES_MAX, NODE_PART_BYTES_MAX, PART_BYTES_MAX,
+    PARTS_MAX, PRIVATE_NAME_BYTES_MAX, ROOM_PART_BYTES_MAX, USER_BYTES_MAX, VALUE_BYTES_MAX,
 };
 use crate::member;
 use crate::octets;
@@ -27,11 +27,11 @@ use crate::state::NEXT_MARK;
 pub type Seq = u64;
 
 /// The encoding version that [`Record::encode`] writes at the newest level, its leading byte.
-pub const RECORD_VERSION: u8 = 9;
+pub const RECORD_VERSION: u8 = 10;
 
 /// The version that each level writes. A record that has another form, or a new kind, comes with a
 /// version and a level of its own: below that level, what it says is written as before.
-const RECORD_VERSIONS: [(Level, u8); 1] = [(Level::FIRST, RECORD_VERSION)];
+const RECORD_VERSIONS: [(Level, u8); 2] = [(Level::FIRST, 9), (Level::new(3), RECORD_VERSION)];
 
 /// The oldest version that [`Record::decode`] reads: later ones only added kinds of records.
 const RECORD_VERSION_MIN: u8 = 2;
@@ -337,6 +337,26 @@ pub enum Record {
         /// The room.
         room: String,
     },
+    /// A part of an append of which the whole is larger than a message of a stream may be. It waits
+    /// with its range, for [`Record::PartsApply`]; part 0 takes the place of all that waited.
+    PartPut {
+        /// The entity of the append's first record, which says the range.
+        user: String,
+        /// Which part, from 0.
+        at: u32,
+        /// Up to [`PART_BYTES_MAX`] of the append's bytes.
+        #[serde(with = "octets")]
+        bytes: Vec<u8>,
+    },
+    /// Applies the append whose parts wait, as if it had come here in one piece, and drops them.
+    PartsApply {
+        /// As in the parts.
+        user: String,
+        /// How many they are.
+        parts: u32,
+        /// Of the whole append's bytes.
+        hash: u64,
+    },
 }
 
 /// What is kept under one id of a node.
@@ -372,6 +392,13 @@ pub enum RecordError {
     /// A namespace or element name of private storage is too long or contains a NUL.
     #[error("namespace or name of private storage is too long or contains a NUL")]
     PrivateName,
+    /// A part of an append that is too large or one too many, or parts that do not make the append
+    /// that is to be applied. Only streams have parts.
+    #[error("a part of an append, or an append of parts, that does not fit the others")]
+    Parts,
+    /// It is of another range than its append.
+    #[error("a record of another range")]
+    Range,
     /// A value is larger than [`VALUE_BYTES_MAX`].
     #[error("value of {0} bytes is above the limit")]
     TooLarge(usize),
@@ -433,7 +460,9 @@ impl Record {
             | Record::DirectoryPut { user, .. }
             | Record::MemberRoomPut { user, .. }
             | Record::MemberRoomRemove { user, .. }
-            | Record::KnownAddressesPut { user, .. } => user,
+            | Record::KnownAddressesPut { user, .. }
+            | Record::PartPut { user, .. }
+            | Record::PartsApply { user, .. } => user,
             Record::LogAppend { user, .. } | Record::SessionRoomPut { user, .. } => user,
         }
     }
@@ -511,6 +540,14 @@ impl Record {
             | Record::MarksForget { .. }
             | Record::SessionRoomRemove { .. }
             | Record::SessionRemove { .. } => 0,
+            Record::PartPut { at, bytes, .. } => match *at < PARTS_MAX {
+                true if bytes.len() <= PART_BYTES_MAX => bytes.len(),
+                _ => return Err(RecordError::Parts),
+            },
+            Record::PartsApply { parts, .. } => match *parts <= PARTS_MAX {
+                true => 0,
+                false => return Err(RecordError::Parts),
+            },
             Record::RosterPut { item, .. } => item.size(),
             Record::RosterRemove { contact, .. } => contact.len(),
             Record::RosterReplace { roster, .. } => roster.items.iter().map(RosterItem::size).sum(),

@@ -16,7 +16,7 @@ use crate::followed::RoomRead;
 use crate::follower::StreamMark;
 use crate::joined::DeploymentId;
 use crate::keys;
-use crate::limits::{PROBLEMS_LISTED_MAX, UNCOUNTED_BYTES_MAX};
+use crate::limits::{PARTS_MAX, PART_BYTES_MAX, PROBLEMS_LISTED_MAX, UNCOUNTED_BYTES_MAX};
 use crate::log::{derive_head, read_head};
 use crate::nodes::item_is_right;
 use crate::record::Seq;
@@ -181,6 +181,11 @@ impl Walk<'_> {
                 }
                 Some(keys::Meta::Stream(_)) => {
                     StreamMark::decode(value).map_err(|e| e.to_string())?;
+                }
+                Some(keys::Meta::Part(_, at)) => {
+                    if at >= PARTS_MAX || value.len() > PART_BYTES_MAX {
+                        return Err(format!("part {at} of an append, of {} bytes", value.len()));
+                    }
                 }
                 Some(keys::Meta::Count(..)) => {
                     let count = decode_u64(value, "account count").map_err(|e| e.to_string())?;

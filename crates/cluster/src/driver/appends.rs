@@ -2,7 +2,8 @@
 //! is decided once. Owns the words; who says them is the stream's task.
 
 use bytes::Bytes;
-use store::{RangeId, Writer};
+use stdx::Level;
+use store::{RangeId, Record, Writer, appended};
 
 use super::Outcome;
 
@@ -25,8 +26,15 @@ pub struct Appending {
     pub range: RangeId,
     /// If one of a writer is not taken, the later ones of the same call are not either.
     pub writer: Writer,
-    /// Its records ([`crate::journal::append`]).
-    pub bytes: Bytes,
+    /// Its records, in the pieces that a message may hold ([`store::appended`]). The last one
+    /// applies them all: what becomes of it becomes of the append.
+    pub pieces: Vec<Bytes>,
     /// Who hears of it.
     pub hear: Hear,
+}
+
+/// An append as pieces.
+pub fn pieces(level: Level, records: &[Record]) -> Vec<Bytes> {
+    let pieces = appended::cut(level, records);
+    pieces.into_iter().map(Bytes::from).collect()
 }

@@ -166,8 +166,11 @@ impl Task {
                 hear(Word::Decided(Outcome::Follows));
                 continue;
             }
-            self.token += 1;
-            match self.member.append(now, self.token, one.range, one.bytes) {
+            let taken = one.pieces.into_iter().try_for_each(|piece| {
+                self.token += 1;
+                self.member.append(now, self.token, one.range, piece)
+            });
+            match taken {
                 Ok(()) => drop(self.waiting.insert(self.token, hear)),
                 Err(refused) => {
                     if one.writer != Writer::NOBODY {

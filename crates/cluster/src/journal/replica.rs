@@ -5,10 +5,9 @@
 use std::collections::VecDeque;
 
 use stdx::Level;
-use store::{Follower, RangeId, StoreError, StreamMark};
+use store::{Follower, RangeId, StoreError, StreamMark, appended};
 
 use crate::flaw::{self, Flaw};
-use crate::journal::append;
 use crate::journal::message::{Body, Check, Entry, Message, MessageError, Run};
 use crate::journal::{Epoch, Seq};
 
@@ -245,7 +244,7 @@ impl Replica {
         let mut appends = Vec::with_capacity(entries.len());
         for entry in entries {
             let bad = |why| ReplicaError::Message { seq, why };
-            let mut records = append::decode(&entry.bytes).map_err(bad)?;
+            let mut records = appended::decode(&entry.bytes).map_err(bad)?;
             if flaw::is(Flaw::ForgetsRecords) && self.stats.applied % FORGETS_EVERY == 1 {
                 records.clear();
             }

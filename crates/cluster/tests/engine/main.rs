@@ -14,7 +14,7 @@ use cluster::driver::{Event, Outcome};
 use cluster::engine::{Engine, EngineError};
 use cluster::journal::message::{Author, Body, Entry, Message, Run};
 use cluster::journal::writer::Refused;
-use cluster::journal::{Answer, Publish, append};
+use cluster::journal::{Answer, Publish};
 use cluster::layout::{Layout, StreamId};
 use cluster::observe;
 use stdx::Level;
@@ -312,7 +312,7 @@ fn rival(node: &Node, last: u64) -> usize {
                 check: None,
                 entries: vec![Entry::new(
                     range,
-                    append::encode(Level::FIRST, &[record(900)]).into(),
+                    store::appended::encode(Level::FIRST, &[record(900)]).into(),
                 )],
             },
             level: Level::FIRST,

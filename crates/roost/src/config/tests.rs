@@ -313,6 +313,10 @@ fn contradictions_say_what_to_do() {
             "`server.split` is for a server that stands alone",
         ),
         (
+            "[limits]\nstanza_bytes_max = 4_194_305\n[cluster]\nengine = [\"nats://localhost:4222\"]",
+            "`limits.stanza_bytes_max` is at most 4194304 in a cluster",
+        ),
+        (
             "[limits]\nstanza_bytes_max = 3_000_000",
             "`limits.backlog_bytes_max` must be at least `limits.stanza_bytes_max`",
         ),

@@ -50,7 +50,7 @@ fn data_is_taken_up_and_given_back_until_the_level_is_raised() {
         give_and_leave(&server, "first", "second");
         let said = run_as_next(&place, &["level"]).out;
         assert!(
-            said.contains("format level 2; this program knows up to 3"),
+            said.contains("format level 3; this program knows up to 4"),
             "{said}"
         );
         server.stop();
@@ -58,7 +58,7 @@ fn data_is_taken_up_and_given_back_until_the_level_is_raised() {
         let server = place.serve();
         give_and_leave(&server, "second", "third");
         let said = place.must(&["level", "--raise"]);
-        assert!(said.contains("format level 2 is the newest"), "{said}");
+        assert!(said.contains("format level 3 is the newest"), "{said}");
         server.stop();
 
         let server = serve_as_next(&place);
@@ -67,7 +67,7 @@ fn data_is_taken_up_and_given_back_until_the_level_is_raised() {
         } else {
             let raised = run_as_next(&place, &["level", "--raise"]);
             assert!(
-                raised.out.contains("format level 3, and no longer 2"),
+                raised.out.contains("format level 4, and no longer 3"),
                 "{}",
                 raised.err
             );
@@ -77,7 +77,7 @@ fn data_is_taken_up_and_given_back_until_the_level_is_raised() {
         if !is_running {
             let raised = run_as_next(&place, &["level", "--raise"]);
             assert!(
-                raised.out.contains("format level 3, and no longer 2"),
+                raised.out.contains("format level 4, and no longer 3"),
                 "{}",
                 raised.err
             );
@@ -88,7 +88,7 @@ fn data_is_taken_up_and_given_back_until_the_level_is_raised() {
 
         let refused = place.serve_in_vain();
         assert_ne!(refused.code, 0);
-        let why = "the data has schema 5; this version knows up to 4: upgrade the program";
+        let why = "the data has schema 6; this version knows up to 5: upgrade the program";
         let said = format!("{}{}", refused.out, refused.err);
         assert!(said.contains(why), "{said}");
         let verified = run_as_next(&place, &["verify"]);
@@ -121,7 +121,7 @@ fn new_data_begins_at_the_newest_level() {
     let place = Place::new();
     serve_as_next(&place).stop();
     let said = run_as_next(&place, &["level"]).out;
-    assert!(said.contains("format level 3, the newest"), "{said}");
+    assert!(said.contains("format level 4, the newest"), "{said}");
     let refused = place.run(&["level"]);
     assert!(
         refused.err.contains("upgrade the program"),

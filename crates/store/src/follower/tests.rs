@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::*;
+use crate::appended;
 use crate::error::OpenError;
 use crate::record::Account;
 use crate::slot::RANGES;
@@ -200,12 +201,12 @@ fn forms_follow_from_the_level_of_the_message() {
         marks(&one)
     };
     both(1, Level::NEWEST);
-    assert_eq!((schema(&store), schema(&other)), (4, 4));
-    let raised = both(2, next);
     assert_eq!((schema(&store), schema(&other)), (5, 5));
+    let raised = both(2, next);
+    assert_eq!((schema(&store), schema(&other)), (6, 6));
     // A home that has not heard of it yet.
     both(3, Level::FIRST);
-    assert_eq!((schema(&store), schema(&other)), (5, 5));
+    assert_eq!((schema(&store), schema(&other)), (6, 6));
     assert_eq!(form(&store, 1), form(&store, 3));
     assert_eq!(form(&store, 2), form(&store, 1) + 1);
     // Another form is another value: hashes notice.
@@ -214,4 +215,141 @@ fn forms_follow_from_the_level_of_the_message() {
             .unwrap();
     }
     assert_ne!(marks(&odd), raised);
+}
+
+/// The pieces that stand for an append of `bytes` bytes.
+fn pieces(number: u32, bytes: usize) -> (RangeId, Vec<Vec<Record>>) {
+    let (range, user) = user(number);
+    let records = [Record::VCardPut {
+        user,
+        xml: vec![b'x'; bytes],
+        photo_hash: String::new(),
+    }];
+    let cut = appended::cut(Level::NEWEST, &records);
+    let decoded = cut.iter().map(|one| appended::decode(one).unwrap());
+    (range, decoded.collect())
+}
+
+fn parts_left(store: &Store) -> usize {
+    let mut parts = 0;
+    let mut count = |key: &[u8], _: &[u8]| {
+        let is_part = matches!(keys::parse_meta(key), Some(keys::Meta::Part(..)));
+        parts += usize::from(is_part);
+        std::ops::ControlFlow::Continue(())
+    };
+    let engine = store.engine();
+    engine.scan(Space::Meta, &[], &[], &mut count).unwrap();
+    parts
+}
+
+fn vcard_bytes(store: &Store, number: u32) -> Option<usize> {
+    let vcard = store.vcard(&user(number).1).unwrap();
+    vcard.map(|xml| xml.len())
+}
+
+/// Goal: a large append that comes in pieces changes what it would in one, at its last piece and
+/// not before, on one who loads a snapshot between two of them, too; and nothing of it stays. What
+/// a home left that ended between two pieces goes with the next one.
+#[test]
+fn an_append_in_pieces_is_applied_with_the_last_one() {
+    const BYTES: usize = 3 * crate::limits::PART_BYTES_MAX;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("snapshot");
+    let [(store, mut one), (late_store, mut late)] = [follower(), follower()];
+    one.apply(STREAM, at(1), Level::FIRST, &[put(1, 1)]).unwrap();
+    let mut seq = 1;
+    let mut send = |follower: &mut Follower, range, records: &[Record]| {
+        seq += 1;
+        let message = [(range, records.to_vec())];
+        follower.apply(STREAM, at(seq), Level::NEWEST, &message).unwrap()
+    };
+    // Of an earlier home, which ended before the last piece; it was longer, too.
+    let (range, cut_short) = pieces(1, 2 * BYTES);
+    for piece in &cut_short[..cut_short.len() - 1] {
+        assert_eq!(send(&mut one, range, piece), 0);
+    }
+    assert_eq!(parts_left(&store), cut_short.len() - 1);
+    let (range, whole) = pieces(1, BYTES);
+    let (last, parts) = whole.split_last().unwrap();
+    for piece in parts {
+        assert_eq!(send(&mut one, range, piece), 0);
+    }
+    assert_eq!(parts_left(&store), parts.len());
+    assert_eq!(vcard_bytes(&store, 1), None);
+    assert!(store.verify().unwrap().problems.is_empty());
+    store.snapshot_stream(STREAM, &ranges(), &file).unwrap();
+    late.load_snapshot(STREAM, &ranges(), &file).unwrap();
+    let position = one.range(range).unwrap().position;
+    for follower in [&mut one, &mut late] {
+        assert_eq!(send(follower, range, last), 0);
+    }
+    for (store, follower) in [(&store, &one), (&late_store, &late)] {
+        assert_eq!(vcard_bytes(store, 1), Some(BYTES));
+        assert_eq!(parts_left(store), 0);
+        assert!(store.verify().unwrap().problems.is_empty());
+        assert_eq!(follower.range(range).unwrap().position, position.next());
+    }
+    assert_eq!(marks(&one), marks(&late));
+}
+
+/// Goal: a last piece that is not of the parts that wait, parts above their bounds, parts in parts
+/// and a record of another range are refused on every replica alike, and change nothing.
+#[test]
+fn pieces_that_do_not_fit_are_refused() {
+    let (store, mut follower) = follower();
+    let mut seq = 0;
+    let mut send = |range, records: &[Record]| {
+        seq += 1;
+        let message = [(range, records.to_vec())];
+        follower.apply(STREAM, at(seq), Level::NEWEST, &message).unwrap()
+    };
+    let (range, account) = put(1, 1);
+    assert_eq!(send(range, &account), 0);
+    let (_, whole) = pieces(1, crate::limits::PART_BYTES_MAX);
+    let [first, second, last] = &whole[..] else {
+        panic!("{} pieces", whole.len());
+    };
+    // Without one of its parts; with one of another append; in another order.
+    assert_eq!((send(range, first), send(range, last)), (0, 1));
+    assert_eq!((send(range, second), send(range, first)), (0, 0));
+    assert_eq!(send(range, last), 1);
+    let user = user(1).1;
+    let part = |at, bytes| Record::PartPut {
+        user: user.clone(),
+        at,
+        bytes: vec![0; bytes],
+    };
+    let most = crate::limits::PART_BYTES_MAX;
+    assert_eq!(send(range, &[part(0, most + 1)]), 1);
+    assert_eq!(send(range, &[part(crate::limits::PARTS_MAX, 1)]), 1);
+    let made_of = |records: &[Record]| {
+        let bytes = appended::encode(Level::NEWEST, records);
+        let hash = appended::hash(&bytes);
+        let part = Record::PartPut {
+            user: user.clone(),
+            at: 0,
+            bytes,
+        };
+        let last = Record::PartsApply {
+            user: user.clone(),
+            parts: 1,
+            hash,
+        };
+        [part, last]
+    };
+    let foreign = Record::AccountRemove {
+        user: (0..).map(|n| format!("{n}@y")).find(|name| {
+            store.slot_key().slot(name).range() != range
+        }).unwrap(),
+    };
+    for bad in [last[0].clone(), part(0, 1), foreign] {
+        let [part, last] = made_of(&[account[0].clone(), bad]);
+        assert_eq!((send(range, &[part]), send(range, &[last])), (0, 1));
+    }
+    assert_eq!(vcard_bytes(&store, 1), None);
+    // And what fits goes on being applied.
+    for piece in &whole {
+        assert_eq!(send(range, piece), 0);
+    }
+    assert_eq!(vcard_bytes(&store, 1), Some(crate::limits::PART_BYTES_MAX));
 }

@@ -6,6 +6,7 @@
 mod anywhere;
 mod drain;
 mod grow;
+mod large;
 mod links;
 mod nodes;
 mod operators;

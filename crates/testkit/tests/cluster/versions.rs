@@ -16,7 +16,7 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(200);
 /// What the previous version says of the level of the next one.
-const UPGRADE: &str = "this program knows up to 2: upgrade it";
+const UPGRADE: &str = "this program knows up to 3: upgrade it";
 
 /// People on all nodes, each of whom talks to the next.
 struct Talk {
@@ -113,7 +113,7 @@ fn a_cluster_is_upgraded_rolled_back_and_raised() {
         until_level(
             &mut nodes,
             "a",
-            &format!("node {name} (alive) knows up to 3"),
+            &format!("node {name} (alive) knows up to 4"),
         );
     }
     for name in ["b", "a", "c"] {
@@ -121,7 +121,7 @@ fn a_cluster_is_upgraded_rolled_back_and_raised() {
         until_level(
             &mut nodes,
             "a",
-            &format!("node {name} (alive) knows up to 2"),
+            &format!("node {name} (alive) knows up to 3"),
         );
         if name == "b" {
             // Two know the level, and one does not.
@@ -130,7 +130,7 @@ fn a_cluster_is_upgraded_rolled_back_and_raised() {
                 .run_alike(&["level", "--raise"])
                 .unwrap_err();
             assert!(refused.contains("the format level stays at 2"), "{refused}");
-            assert!(refused.contains("node b knows format levels up to 2: upgrade it first"));
+            assert!(refused.contains("node b knows format levels up to 3: upgrade it first"));
         }
     }
     for name in NAMES {
@@ -139,14 +139,14 @@ fn a_cluster_is_upgraded_rolled_back_and_raised() {
     until_level(
         &mut nodes,
         "a",
-        "format level 2; this program knows up to 3",
+        "format level 3; this program knows up to 4",
     );
     let raised = nodes.node("a").run_alike(&["level", "--raise"]).unwrap();
     assert!(
-        raised.contains("format level 3, and no longer 2"),
+        raised.contains("format level 4, and no longer 3"),
         "{raised}"
     );
-    until_level(&mut nodes, "b", "format level 3, the newest");
+    until_level(&mut nodes, "b", "format level 4, the newest");
     (0..20).for_each(|_| talk.go_on());
     talk.hear();
     // A restart at the new level, by the version that knows it.
@@ -163,11 +163,11 @@ fn a_cluster_is_upgraded_rolled_back_and_raised() {
     nodes.node("c").play_next_version(false);
     let refused = nodes.refused("c", UPGRADE);
     assert!(
-        refused.contains("the deployment has format level 3"),
+        refused.contains("the deployment has format level 4"),
         "{refused}"
     );
     let refused = nodes.run("c", &["verify"]).unwrap_err();
-    assert!(refused.contains("schema 5"), "{refused}");
+    assert!(refused.contains("schema 6"), "{refused}");
     assert!(refused.contains("upgrade the program"), "{refused}");
     // The store is good, and says so to whoever knows it.
     nodes.node("c").play_next_version(true);
@@ -192,7 +192,7 @@ fn a_node_that_missed_the_raise_says_upgrade_and_ends() {
         change(&mut nodes, &mut talk, name, true);
     }
     nodes.node("c").signal(Signal::STOP).unwrap();
-    let gone = "node c knows format levels up to 2 and does not live";
+    let gone = "node c knows format levels up to 3 and does not live";
     let started = Instant::now();
     loop {
         let refused = nodes.node("a").run_alike(&["level", "--raise"]);
@@ -204,8 +204,8 @@ fn a_node_that_missed_the_raise_says_upgrade_and_ends() {
     }
     let raise = ["level", "--raise", "--without", "c"];
     let raised = nodes.node("a").run_alike(&raise).unwrap();
-    assert!(raised.contains("format level 3"), "{raised}");
-    until_level(&mut nodes, "b", "format level 3, the newest");
+    assert!(raised.contains("format level 4"), "{raised}");
+    until_level(&mut nodes, "b", "format level 4, the newest");
     (0..10).for_each(|_| talk.go_on());
     talk.hear();
     let before = nodes.log_of("c").len();
@@ -221,7 +221,7 @@ fn a_node_that_missed_the_raise_says_upgrade_and_ends() {
     assert_eq!(status.code(), Some(1), "{}", nodes.log("c"));
     let said = nodes.log_of("c")[before..].to_owned();
     assert!(
-        said.contains(&format!("the deployment has format level 3, {UPGRADE}")),
+        said.contains(&format!("the deployment has format level 4, {UPGRADE}")),
         "{said}"
     );
     // Nothing of that level was applied to its store.

@@ -6,9 +6,8 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 use stdx::Timestamp;
-use store::{Account, RangeId, Record, SlotKey, Store};
+use store::{Account, RangeId, Record, SlotKey, Store, appended};
 
-use crate::journal::append;
 use crate::journal::message::{Body, Message};
 use crate::journal::writer::Token;
 
@@ -41,11 +40,11 @@ pub(super) fn bytes(range: RangeId, token: Token) -> Bytes {
         ..Account::default()
     };
     let user = users()[usize::from(range.index())].clone();
-    append::encode(stdx::Level::FIRST, &[Record::AccountPut { user, account }]).into()
+    appended::encode(stdx::Level::FIRST, &[Record::AccountPut { user, account }]).into()
 }
 
 fn token(bytes: &[u8]) -> Token {
-    match &append::decode(bytes).unwrap()[0] {
+    match &appended::decode(bytes).unwrap()[0] {
         Record::AccountPut { account, .. } => account.created.as_millis() as Token,
         other => panic!("{other:?}"),
     }
