@@ -95,7 +95,7 @@ mod tests {
         for at in (1..bytes.len()).filter(|at| *at != whole) {
             assert!(decode(&bytes[..at]).is_err());
         }
-        let mut many = encode(Level::NEWEST, &[record(1)]).repeat(RECORDS_MAX + 1);
+        let mut many = encode(Level::NEWEST, &[record(1)]).repeat(APPEND_RECORDS_MAX + 1);
         assert!(decode(&many).is_err());
         many[4] = u8::MAX;
         assert!(decode(&many).unwrap_err().contains("version"));
