@@ -28,8 +28,8 @@ use store::{
 };
 
 use crate::driver::{self, Appending, Driver, Word};
-use crate::journal::writer::Refused;
 use crate::journal::Epoch;
+use crate::journal::writer::Refused;
 use crate::layout::StreamId;
 
 /// The tenure of a range on this node, and that of its stream in which it was begun.

@@ -114,7 +114,12 @@ mod tests {
                 photo_hash: String::new(),
             }]
         };
-        for bytes in [1, PART_BYTES_MAX - 64, PART_BYTES_MAX + 1, 5 * PART_BYTES_MAX] {
+        for bytes in [
+            1,
+            PART_BYTES_MAX - 64,
+            PART_BYTES_MAX + 1,
+            5 * PART_BYTES_MAX,
+        ] {
             let records = of(bytes);
             let whole = encode(Level::NEWEST, &records);
             let cut_up = cut(Level::NEWEST, &records);
@@ -131,14 +136,21 @@ mod tests {
                         assert_eq!(*at, expected);
                         again.extend_from_slice(bytes);
                     }
-                    [Record::PartsApply { parts, hash: of, .. }] => {
+                    [
+                        Record::PartsApply {
+                            parts, hash: of, ..
+                        },
+                    ] => {
                         assert_eq!((*parts, *of), (expected, hash(&whole)));
                     }
                     other => panic!("{other:?}"),
                 }
             }
             assert_eq!(again, whole);
-            assert_eq!(cut(Level::new(2), &records), [encode(Level::new(2), &records)]);
+            assert_eq!(
+                cut(Level::new(2), &records),
+                [encode(Level::new(2), &records)]
+            );
         }
     }
 }

@@ -709,7 +709,10 @@ mod tests {
         assert_eq!(parse_meta(&position(range)), Some(Meta::Position(range)));
         assert_eq!(parse_meta(&hash(range)), Some(Meta::Hash(range)));
         assert_eq!(parse_meta(&stream(3)), Some(Meta::Stream(3)));
-        assert_eq!(parse_meta(&super::part(range, 7)), Some(Meta::Part(range, 7)));
+        assert_eq!(
+            parse_meta(&super::part(range, 7)),
+            Some(Meta::Part(range, 7))
+        );
         assert_eq!(
             parse_meta(&count(range, "b")),
             Some(Meta::Count(range, "b"))

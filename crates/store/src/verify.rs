@@ -16,7 +16,7 @@ use crate::followed::RoomRead;
 use crate::follower::StreamMark;
 use crate::joined::DeploymentId;
 use crate::keys;
-use crate::limits::{PARTS_MAX, PART_BYTES_MAX, PROBLEMS_LISTED_MAX, UNCOUNTED_BYTES_MAX};
+use crate::limits::{PART_BYTES_MAX, PARTS_MAX, PROBLEMS_LISTED_MAX, UNCOUNTED_BYTES_MAX};
 use crate::log::{derive_head, read_head};
 use crate::nodes::item_is_right;
 use crate::record::Seq;

@@ -256,12 +256,15 @@ fn an_append_in_pieces_is_applied_with_the_last_one() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("snapshot");
     let [(store, mut one), (late_store, mut late)] = [follower(), follower()];
-    one.apply(STREAM, at(1), Level::FIRST, &[put(1, 1)]).unwrap();
+    one.apply(STREAM, at(1), Level::FIRST, &[put(1, 1)])
+        .unwrap();
     let mut seq = 1;
     let mut send = |follower: &mut Follower, range, records: &[Record]| {
         seq += 1;
         let message = [(range, records.to_vec())];
-        follower.apply(STREAM, at(seq), Level::NEWEST, &message).unwrap()
+        follower
+            .apply(STREAM, at(seq), Level::NEWEST, &message)
+            .unwrap()
     };
     // Of an earlier home, which ended before the last piece; it was longer, too.
     let (range, cut_short) = pieces(1, 2 * BYTES);
@@ -301,7 +304,9 @@ fn pieces_that_do_not_fit_are_refused() {
     let mut send = |range, records: &[Record]| {
         seq += 1;
         let message = [(range, records.to_vec())];
-        follower.apply(STREAM, at(seq), Level::NEWEST, &message).unwrap()
+        follower
+            .apply(STREAM, at(seq), Level::NEWEST, &message)
+            .unwrap()
     };
     let (range, account) = put(1, 1);
     assert_eq!(send(range, &account), 0);
@@ -338,9 +343,10 @@ fn pieces_that_do_not_fit_are_refused() {
         [part, last]
     };
     let foreign = Record::AccountRemove {
-        user: (0..).map(|n| format!("{n}@y")).find(|name| {
-            store.slot_key().slot(name).range() != range
-        }).unwrap(),
+        user: (0..)
+            .map(|n| format!("{n}@y"))
+            .find(|name| store.slot_key().slot(name).range() != range)
+            .unwrap(),
     };
     for bad in [last[0].clone(), part(0, 1), foreign] {
         let [part, last] = made_of(&[account[0].clone(), bad]);

@@ -37,13 +37,15 @@ fn large_changes_are_written_in_pieces() {
     };
     let items: Vec<String> = (0..CONTACTS).map(contact).collect();
     let items = items.join(",");
-    let roster =
-        format!("{{\"type\":\"roster\",\"jid\":\"carol@localhost\",\"items\":[{items}]}}");
+    let roster = format!("{{\"type\":\"roster\",\"jid\":\"carol@localhost\",\"items\":[{items}]}}");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("carol.jsonl");
     std::fs::write(&file, format!("{account}\n{roster}\n")).unwrap();
     let file = file.to_str().unwrap();
-    nodes.node(&third).run(&["import", "--quiet", file]).unwrap();
+    nodes
+        .node(&third)
+        .run(&["import", "--quiet", file])
+        .unwrap();
 
     let mut alice = Person::online(&mut nodes, "alice", &third);
     let mut bob = Person::online(&mut nodes, bobs, &third);
