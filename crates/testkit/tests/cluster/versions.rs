@@ -129,7 +129,7 @@ fn a_cluster_is_upgraded_rolled_back_and_raised() {
                 .node("a")
                 .run_alike(&["level", "--raise"])
                 .unwrap_err();
-            assert!(refused.contains("the format level stays at 2"), "{refused}");
+            assert!(refused.contains("the format level stays at 3"), "{refused}");
             assert!(refused.contains("node b knows format levels up to 3: upgrade it first"));
         }
     }

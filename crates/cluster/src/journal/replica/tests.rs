@@ -58,7 +58,7 @@ fn put(range: RangeId, at: i64) -> Entry {
     let user = user(range);
     Entry::new(
         range,
-        store::appended::encode(Level::FIRST, &[Record::AccountPut { user, account }]).into(),
+        appended::encode(Level::FIRST, &[Record::AccountPut { user, account }]).into(),
     )
 }
 
