@@ -320,8 +320,8 @@ fn the_reason_of_an_end_arrives_whatever_overtakes_it() {
     assert!(!heard.contains("<reset "), "{heard}");
 }
 
-/// Goal: what a client said right before it went arrives, although what its home had for it comes to
-/// a connection that is gone, and the answer to that overtakes what the client said.
+/// Goal: what a client said right before it went arrives, although what its home had for it comes
+/// to a connection that is gone, and the answer to that overtakes what the client said.
 #[test]
 fn what_was_said_last_arrives_whatever_overtakes_it() {
     let two = Two::start(&["alice", "bob"]);

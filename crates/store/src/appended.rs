@@ -1,5 +1,5 @@
-//! One append as bytes: its records, one behind the other. Owns that form, and how a large append is
-//! cut into smaller ones.
+//! One append as bytes: its records, one behind the other. Owns that form, and how a large append
+//! is cut into smaller ones.
 
 use std::hash::Hasher;
 

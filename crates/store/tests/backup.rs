@@ -206,7 +206,7 @@ fn a_backup_by_a_newer_version_is_refused() {
     let path = |name: &str| folder.path().join(name);
     let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
     let store = Store::with_engine(Arc::clone(&engine), Durability::Memory, KEY).unwrap();
-    let newer = (store::SCHEMA + 1).to_be_bytes().to_vec();
+    let newer = (store::schema_known() + 1).to_be_bytes().to_vec();
     let change = Change {
         space: Space::Meta,
         key: b"schema".into(),

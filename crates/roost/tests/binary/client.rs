@@ -97,6 +97,13 @@ impl Client {
                 return self.seen.drain(..end).collect();
             }
             let read = self.socket.read(&mut buffer);
+            if read
+                .as_ref()
+                .is_err_and(|error| error.kind() == ErrorKind::Interrupted)
+            {
+                // The process was paused for a moment.
+                continue;
+            }
             let read = read.unwrap_or_else(|e| panic!("{wanted:?}: {e}; seen {:?}", self.seen));
             assert!(read > 0, "closed before {wanted:?}; seen {:?}", self.seen);
             self.seen

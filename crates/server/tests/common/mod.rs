@@ -262,7 +262,13 @@ impl Client {
     /// Reads what has come, or waits for it.
     pub(crate) fn read_some(&mut self) -> std::io::Result<usize> {
         let mut buffer = [0; 4096];
-        let read = self.socket.read(&mut buffer)?;
+        let read = loop {
+            match self.socket.read(&mut buffer) {
+                // The process was paused for a moment.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
         self.seen
             .push_str(&String::from_utf8_lossy(&buffer[..read]));
         Ok(read)
