@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::occupants::{
-    Client, MUC, PERSISTENT, ROOM, TEMPORARY, configure, pair, pair_in, rest, there,
+    Client, PERSISTENT, ROOM, TEMPORARY, configure, enter_as, enters, pair, pair_in, rest, there,
 };
 use common::world::{ROSTER_SET, World};
 
@@ -18,13 +18,8 @@ fn who_ends_while_the_disk_is_full_is_no_ghost_in_the_room() {
         let mut world = World::patient(|_| ());
         let mut romeo = Client::enter(&mut world, "romeo", "romeo");
         configure(&mut world, &mut romeo, PERSISTENT);
-        let mut juliet = match is_managed {
-            true => world.login_managed("juliet", "juliet").0,
-            false => world.login("juliet", "juliet"),
-        };
+        let mut juliet = enter_as(&mut world, "juliet", is_managed);
         juliet.ask(&mut world, "<presence/>", "<presence");
-        let enter = format!("<presence to='{ROOM}/juliet'><x xmlns='{MUC}'/></presence>");
-        juliet.ask(&mut world, &enter, "<subject");
         rest(&mut world);
         romeo.read();
         assert_eq!(there(&romeo), ["juliet", "romeo"], "{}", romeo.heard);
@@ -125,9 +120,7 @@ fn what_leaves_waits_for_so_many_commits_and_then_what_comes_waits_too() {
             let mut others = nicks.map(|nick| (nick, world.login("juliet", nick)));
             world.hold();
             for (nick, peer) in &mut others {
-                peer.send(&format!(
-                    "<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>"
-                ));
+                peer.send(&enters(nick));
                 world.work();
             }
             romeo.say(1);

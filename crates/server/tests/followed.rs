@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use common::PANIC;
 use common::occupants::{
-    Client, MUC, PERSISTENT, ROOM, TEMPORARY, configure, kick, pair, pair_in, rest, there,
+    Client, MUC, PERSISTENT, ROOM, TEMPORARY, configure, enter_as, enters, kick, pair, pair_in,
+    rest, there,
 };
 use common::world::{Peer, RESUME_TIMEOUT, SM, World, bodies, stanzas};
 use stdx::rand::Rng;
@@ -70,7 +71,7 @@ fn is_there(world: &mut World) -> (bool, bool) {
 fn a_temporary_room_is_kept_for_as_long_as_managed_sessions_are_in_it() {
     let mut world = World::patient(|_| ());
     let mut plain = world.login("romeo", "plain");
-    let enters = format!("<presence to='{ROOM}/plain'><x xmlns='{MUC}'/></presence>");
+    let enters = enters("plain");
     plain.ask(&mut world, &enters, "<subject");
     let accepts = format!(
         "<iq type='set' id='made' to='{ROOM}'><query xmlns='{MUC}#owner'>\
@@ -113,7 +114,6 @@ fn who_is_told_that_she_is_in_a_temporary_room_is_there_after_a_kill() {
     for is_made in [true, false] {
         let mut world = World::patient(|_| ());
         let mut plain = world.login("romeo", "plain");
-        let enters = |nick| format!("<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>");
         if is_made {
             plain.ask(&mut world, &enters("plain"), "<subject");
             let accepts = format!(
@@ -216,11 +216,7 @@ fn an_occupant_without_stream_management_is_gone_after_a_kill() {
     let mut romeo = Client::enter(&mut world, "romeo", "romeo");
     configure(&mut world, &mut romeo, PERSISTENT);
     let mut plain = world.login("juliet", "balcony");
-    plain.ask(
-        &mut world,
-        &format!("<presence to='{ROOM}/juliet'><x xmlns='{MUC}'/></presence>"),
-        "<subject",
-    );
+    plain.ask(&mut world, &enters("juliet"), "<subject");
     romeo.expect(&mut world, "/juliet'");
     romeo.lose_link();
     drop(plain);
@@ -276,9 +272,7 @@ fn who_enters_is_told_so_whatever_crashes() {
                 let mut juliet = Client::login(&mut world, "juliet", "juliet");
                 rest(&mut world);
                 world.hold();
-                juliet.send(&format!(
-                    "<presence to='{ROOM}/juliet'><x xmlns='{MUC}'/></presence>"
-                ));
+                juliet.send(&enters("juliet"));
                 if asks {
                     juliet.send(&format!("<r {SM}/>"));
                 }
@@ -474,9 +468,7 @@ fn who_enters_before_she_hears_that_she_is_out_is_there() {
         "<iq type='set' id='kick' to='{ROOM}'><query xmlns='{MUC}#admin'>\
          <item nick='juliet' role='none'/></query></iq>"
     ));
-    juliet.send(&format!(
-        "<presence to='{ROOM}/juliet'><x xmlns='{MUC}'/></presence>"
-    ));
+    juliet.send(&enters("juliet"));
     romeo.expect(&mut world, "id='kick'");
     rest(&mut world);
     juliet.acknowledge();
@@ -542,9 +534,7 @@ fn a_session_is_not_told_that_it_is_where_one_was_that_had_its_name() {
     let (mut old, _) = world.login_managed("romeo", "desk");
     let mut peer = world.connect("romeo");
     world.hold();
-    old.send(&format!(
-        "<presence to='{ROOM}/desk'><x xmlns='{MUC}'/></presence>"
-    ));
+    old.send(&enters("desk"));
     world.work();
     // The room's commit comes behind that of the old session's end.
     take_name(&mut peer, &mut world, "desk");
@@ -567,7 +557,7 @@ fn a_session_is_not_told_what_became_of_one_that_had_its_name() {
     let (mut romeo, _juliet) = pair(&mut world);
     let (mut old, _) = world.login_managed("romeo", "desk");
     let mut peer = world.connect("romeo");
-    let enters = format!("<presence to='{ROOM}/desk'><x xmlns='{MUC}'/></presence>");
+    let enters = enters("desk");
     world.hold();
     old.send(&enters);
     world.work();
@@ -601,20 +591,14 @@ fn who_has_entered_before_her_stanzas_are_counted_hears_what_is_said() {
     let mut world = World::patient(|_| ());
     let mut romeo = Client::enter(&mut world, "romeo", "romeo");
     configure(&mut world, &mut romeo, PERSISTENT);
-    let mut juliet = world.login("juliet", "juliet");
-    let presence = format!("<presence to='{ROOM}/juliet'><x xmlns='{MUC}'/></presence>");
-    juliet.ask(&mut world, &presence, "<subject");
-    juliet.ask(
-        &mut world,
-        &format!("<enable {SM} resume='true'/>"),
-        "<enabled",
-    );
+    let mut juliet = enter_as(&mut world, "juliet", false);
+    juliet.enable(&mut world);
     for number in 1..=2 {
         romeo.say(number);
     }
     juliet.expect(&mut world, "<body>2</body>");
     // From here on the room knows.
-    juliet.ask(&mut world, &presence, "<subject");
+    juliet.ask(&mut world, &enters("juliet"), "<subject");
     romeo.say(3);
     juliet.expect(&mut world, "<body>3</body>");
 }
@@ -736,7 +720,6 @@ fn who_is_not_there_is_told_so_though_the_room_ends_before_a_commit() {
     let (_romeo, _juliet) = pair(&mut world);
     let mut desk = Client::login(&mut world, "romeo", "desk");
     let mut phone = world.login("juliet", "phone");
-    let enters = |nick| format!("<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>");
     world.hold();
     desk.send(&enters("desk"));
     world.work();
@@ -761,7 +744,7 @@ fn nobody_is_told_of_an_entry_that_is_in_doubt() {
         let mut world = World::patient(|_| ());
         let (mut romeo, mut juliet) = pair(&mut world);
         let mut desk = Client::login(&mut world, "romeo", "desk");
-        let enter = format!("<presence to='{ROOM}/desk'><x xmlns='{MUC}'/></presence>");
+        let enter = enters("desk");
         world.hold();
         desk.send(&enter);
         world.work();
@@ -881,7 +864,7 @@ fn play(seed: u64) {
         settle(&mut world, &mut clients);
     }
     let mut reader = world.login("juliet", "reader");
-    let presence = format!("<presence to='{ROOM}/reader'><x xmlns='{MUC}'/></presence>");
+    let presence = enters("reader");
     let seen = reader.ask(&mut world, &presence, "<subject");
     let kept = bodies(&seen);
     // Everybody gets the same. With a window of one, that takes a while.

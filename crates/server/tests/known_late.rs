@@ -4,8 +4,11 @@
 
 mod common;
 
-use common::occupants::{Client, MUC, PERSISTENT, ROOM, TEMPORARY, configure, kick, pair, rest};
-use common::world::{SM, World, bodies};
+use common::occupants::{
+    Client, PERSISTENT, ROOM, TEMPORARY, configure, configures, enter_as, enters, kick, pair, rest,
+    there,
+};
+use common::world::{World, bodies};
 
 /// What she was written before the room knew that she is counted came again; and what it said
 /// before it knew, but after she had told it, would not have come at all.
@@ -15,11 +18,8 @@ fn who_is_counted_once_she_has_entered_is_given_everything_once() {
         let mut world = World::patient(|_| ());
         let mut romeo = Client::enter(&mut world, "romeo", "romeo");
         configure(&mut world, &mut romeo, PERSISTENT);
-        let mut juliet = world.login("juliet", "juliet");
-        let enters = format!("<presence to='{ROOM}/juliet'><x xmlns='{MUC}'/></presence>");
-        juliet.ask(&mut world, &enters, "<subject");
-        let enable = format!("<enable {SM} resume='true'/>");
-        juliet.ask(&mut world, &enable, "<enabled");
+        let mut juliet = enter_as(&mut world, "juliet", false);
+        juliet.enable(&mut world);
         romeo.say(1);
         romeo.say(2);
         rest(&mut world);
@@ -51,27 +51,16 @@ fn who_is_counted_once_she_has_entered_is_given_everything_once() {
 fn who_is_counted_once_she_has_entered_is_there_when_she_comes_back() {
     for kind in [TEMPORARY, PERSISTENT] {
         let mut world = World::patient(|_| ());
-        let mut romeo = world.login("romeo", "romeo");
-        let enters = |nick| format!("<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>");
-        romeo.ask(&mut world, &enters("romeo"), "<subject");
-        let configures = format!(
-            "<iq type='set' id='made' to='{ROOM}'><query xmlns='{MUC}#owner'>\
-             <x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
-             <value>{MUC}#roomconfig</value></field>{kind}</x></query></iq>"
-        );
-        romeo.ask(&mut world, &configures, "id='made'");
-        let mut juliet = world.login("juliet", "juliet");
-        juliet.ask(&mut world, &enters("juliet"), "<subject");
-        let enable = format!("<enable {SM} resume='true'/>");
-        let enabled = juliet.ask(&mut world, &enable, "resume='true'");
-        let (_, token) = enabled.split_once("id='").expect("a name");
-        let (token, _) = token.split_once('\'').expect("its end");
+        let mut romeo = enter_as(&mut world, "romeo", false);
+        romeo.ask(&mut world, &configures(kind), "id='config'");
+        let mut juliet = enter_as(&mut world, "juliet", false);
+        let token = juliet.enable(&mut world);
         drop(juliet);
         rest(&mut world);
         // What she missed of presence is not known any more.
         world.node().kill("juliet@localhost");
         let mut juliet = world.connect("juliet");
-        juliet.resume(token, 0);
+        juliet.resume(&token, 0);
         rest(&mut world);
         while juliet.read() {}
         assert!(!juliet.seen.contains("unavailable"), "{}", juliet.seen);
@@ -92,12 +81,7 @@ fn an_inactive_client_hears_at_once_what_becomes_of_it() {
         let mut world = World::patient(|_| ());
         let mut romeo = Client::enter(&mut world, "romeo", "romeo");
         configure(&mut world, &mut romeo, PERSISTENT);
-        let mut juliet = match is_managed {
-            true => world.login_managed("juliet", "juliet").0,
-            false => world.login("juliet", "juliet"),
-        };
-        let enters = format!("<presence to='{ROOM}/juliet'><x xmlns='{MUC}'/></presence>");
-        juliet.ask(&mut world, &enters, "<subject");
+        let mut juliet = enter_as(&mut world, "juliet", is_managed);
         juliet.send("<inactive xmlns='urn:xmpp:csi:0'/>");
         world.work();
         kick(&mut world, &mut romeo, "juliet");
@@ -121,9 +105,7 @@ fn who_comes_back_while_the_room_is_read_is_told_everything_once() {
         rest(&mut world);
         if is_lost {
             world.hold();
-            desk.send(&format!(
-                "<presence to='{ROOM}/desk'><x xmlns='{MUC}'/></presence>"
-            ));
+            desk.send(&enters("desk"));
             world.work();
             peer.resume(&juliet.token, juliet.handled());
             world.work();

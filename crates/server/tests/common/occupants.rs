@@ -7,6 +7,21 @@ use super::world::{Peer, SM, World, bodies, stanzas};
 pub(crate) const ROOM: &str = "coven@conference.localhost";
 pub(crate) const MUC: &str = "http://jabber.org/protocol/muc";
 
+/// Presence that enters the room.
+pub(crate) fn enters(nick: &str) -> String {
+    format!("<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>")
+}
+
+/// A client with stream management or without enters, whose stanzas the test does not count.
+pub(crate) fn enter_as(world: &mut World, user: &str, is_managed: bool) -> Peer {
+    let mut peer = match is_managed {
+        true => world.login_managed(user, user).0,
+        false => world.login(user, user),
+    };
+    peer.ask(world, &enters(user), "<subject");
+    peer
+}
+
 /// A client that counts what it is sent, and resumes.
 pub(crate) struct Client {
     pub(crate) user: &'static str,
@@ -31,8 +46,7 @@ impl Client {
 
     pub(crate) fn enter(world: &mut World, user: &'static str, nick: &'static str) -> Client {
         let mut client = Client::login(world, user, nick);
-        let presence = format!("<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>");
-        client.send(&presence);
+        client.send(&enters(nick));
         client.expect(world, "<subject");
         client.expect(world, "</message>");
         client
@@ -110,12 +124,17 @@ impl Client {
     }
 }
 
-pub(crate) fn configure(world: &mut World, owner: &mut Client, fields: &str) {
-    owner.send(&format!(
+/// A request that configures the room.
+pub(crate) fn configures(fields: &str) -> String {
+    format!(
         "<iq type='set' id='config' to='{ROOM}'><query xmlns='{MUC}#owner'>\
          <x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
          <value>{MUC}#roomconfig</value></field>{fields}</x></query></iq>"
-    ));
+    )
+}
+
+pub(crate) fn configure(world: &mut World, owner: &mut Client, fields: &str) {
+    owner.send(&configures(fields));
     owner.expect(world, "id='config'");
 }
 

@@ -246,14 +246,8 @@ impl World {
     /// With stream management. Gives the session's name too.
     pub(crate) fn login_managed(&mut self, user: &str, resource: &str) -> (Peer, String) {
         let mut peer = self.login(user, resource);
-        let enabled = peer.ask(
-            self,
-            &format!("<enable {SM} resume='true'/>"),
-            "resume='true'",
-        );
-        let (_, token) = enabled.split_once("id='").expect("a name");
-        let (token, _) = token.split_once('\'').expect("its end");
-        (peer, token.to_owned())
+        let token = peer.enable(self);
+        (peer, token)
     }
 }
 
@@ -343,6 +337,15 @@ impl Peer {
              <resource>{resource}</resource></bind></iq>"
         );
         self.ask(world, &bind, "</bind></iq>");
+    }
+
+    /// Its stanzas are counted from now on. Gives the session's name.
+    pub(crate) fn enable(&mut self, world: &mut World) -> String {
+        let enable = format!("<enable {SM} resume='true'/>");
+        let enabled = self.ask(world, &enable, "resume='true'");
+        let (_, token) = enabled.split_once("id='").expect("a name");
+        let (token, _) = token.split_once('\'').expect("its end");
+        token.to_owned()
     }
 
     pub(crate) fn resume(&mut self, token: &str, h: u32) {
