@@ -93,9 +93,9 @@ impl Room {
         if current.is_some() && self.must_be_followed(self.managed) {
             return self.available_once_followed(frame, may_create, now);
         }
+        self.confirmed(from);
         if let Some(key) = current {
             self.is_there_as(key, from, self.managed);
-            self.confirmed(from);
         }
         if current.is_none() && x.is_none() {
             // Section 7.2.1: only the element says that somebody wants to enter. Without it this

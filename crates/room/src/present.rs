@@ -315,7 +315,8 @@ impl Room {
             }
         }
         for (address, nick) in told {
-            self.tell_absent(&address, &nick);
+            let number = self.managed_number(&address);
+            self.tell_absent((&address, number), &nick);
         }
     }
 
@@ -413,9 +414,20 @@ impl Room {
             .collect()
     }
 
-    /// Where the home of a session says that it is there.
+    /// Where the home of a session says that it is there, or something comes from it.
     pub(crate) fn confirmed(&mut self, address: &str) {
         self.traces.unconfirmed.remove(address);
+    }
+
+    /// Whether nothing has come from a managed session of an earlier life yet, nor from its home.
+    pub fn is_unconfirmed(&self, address: &str) -> bool {
+        self.traces.unconfirmed.contains(address)
+    }
+
+    /// The home of a session is to be asked once more: it has said that the session is not there,
+    /// but that may be older than what has come from it.
+    pub fn unconfirm(&mut self, address: &Arc<str>) {
+        self.traces.unconfirmed.insert(Arc::clone(address));
     }
 
     fn session_at(&self, full: &str) -> Option<&Session> {
@@ -469,7 +481,8 @@ impl Room {
         let address: &str = address;
         let is_it = self.managed_number(address) == Some(number);
         let Some(key) = key.filter(|_| is_it) else {
-            return self.tell_absent(address, nick);
+            // It alone: the next session of its name may have entered.
+            return self.tell_absent((address, Some(number)), nick);
         };
         self.send_gone(address);
         self.send_list(key, address);
@@ -518,11 +531,16 @@ impl Room {
         self.effects.extend(frames);
     }
 
-    /// Somebody believes to be here, and is not (status 333: it was no decision of anybody).
-    fn tell_absent(&mut self, to: &str, nick: &str) {
+    /// Somebody believes to be here, and is not (status 333: it was no decision of anybody). He is
+    /// named with the number of his session, if that is known.
+    fn tell_absent(&mut self, (to, number): (&str, Option<u32>), nick: &str) {
         let affiliation = self.affiliation_of(addr::bare_part(to));
         let frame = self.unavailable_of(nick, (affiliation, None), &[110, 333], to);
-        self.effects.extend(frame.map(Effect::Deliver));
+        let effect = frame.map(|frame| match number {
+            Some(number) => Effect::Tell { frame, number },
+            None => Effect::Deliver(frame),
+        });
+        self.effects.extend(effect);
     }
 
     fn unavailable_of(

@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::occupants::{
     Client, PERSISTENT, ROOM, TEMPORARY, configure, configures, enter_as, enters, kick, pair, rest,
     there,
@@ -133,6 +135,122 @@ fn who_comes_back_while_the_room_is_read_is_told_everything_once() {
         let all = ["/romeo'", "code='110'", "<subject"];
         for once in &all[..if is_lost { 2 } else { 3 }] {
             assert_eq!(peer.seen.matches(once).count(), 1, "{once} {}", peer.seen);
+        }
+    }
+}
+
+/// What a client was told of itself: whether it is there, and so on.
+fn told_of_itself(heard: &str) -> Vec<bool> {
+    let presences = heard.split("<presence ").skip(1);
+    let own = presences.filter(|one| one.contains("code='110'"));
+    own.map(|one| !one.contains("type='unavailable'")).collect()
+}
+
+/// How often a client was told that it is out after it was told that it is in.
+fn put_out(heard: &str) -> usize {
+    let told = told_of_itself(heard);
+    told.windows(2).filter(|two| two == &[true, false]).count()
+}
+
+/// A room ended before it was certain that a client had entered, and told it so. It had sent its
+/// entry once more before it heard that. The next life of the room let it in, and put it out again
+/// when its home said that it is not there: that was about its first entry.
+#[test]
+fn who_has_entered_again_is_not_put_out_for_her_first_entry() {
+    let mut world = World::patient(|_| ());
+    let (mut romeo, mut juliet) = pair(&mut world);
+    let mut desk = Client::login(&mut world, "romeo", "desk");
+    world.hold();
+    desk.send(&enters("desk"));
+    world.work();
+    // His home has recorded it, and the room has not.
+    world.let_one_go();
+    desk.send(&enters("desk"));
+    world.work();
+    world.node().set_late_reads(true);
+    world.node().stall_reads(true);
+    world.node().kill(ROOM);
+    world.work();
+    world.let_go();
+    world.work();
+    // What he sent last waits for the room, which is being read.
+    assert_eq!(world.node().stall_reads(true), 1, "that of the room");
+    world.node().set_late_reads(false);
+    world.node().stall_reads(false);
+    rest(&mut world);
+    desk.read();
+    let told = told_of_itself(&desk.heard);
+    assert_eq!(told.first(), Some(&false), "{}", desk.heard);
+    assert_eq!(put_out(&desk.heard), 0, "{}", desk.heard);
+    romeo.say(1);
+    rest(&mut world);
+    for client in [&mut romeo, &mut juliet, &mut desk] {
+        client.read();
+        let all = ["desk", "juliet", "romeo"];
+        assert_eq!(there(client), all, "{}", client.heard);
+        assert_eq!(client.said(), [1], "{}", client.heard);
+    }
+}
+
+/// Whatever crashes while a client enters, and sends its entry again, and again whenever it hears
+/// that it is out: once it was told that it is in, it is.
+#[test]
+fn who_was_told_that_he_has_entered_is_not_told_otherwise_whatever_crashes() {
+    const HOME: &str = "romeo@localhost";
+    for killed in [&[ROOM][..], &[HOME], &[HOME, ROOM], &[ROOM, HOME]] {
+        for (before, between) in (0..4).flat_map(|n| (0..4).map(move |m| (n, m))) {
+            for (loses_link, is_late) in [(false, false), (false, true), (true, false)] {
+                let mut world = World::patient(|_| ());
+                let (mut romeo, mut juliet) = pair(&mut world);
+                let mut desk = Client::login(&mut world, "romeo", "desk");
+                rest(&mut world);
+                world.hold();
+                desk.send(&enters("desk"));
+                world.work();
+                for _ in 0..before {
+                    world.try_one();
+                }
+                desk.send(&enters("desk"));
+                world.work();
+                if loses_link {
+                    desk.lose_link();
+                }
+                world.node().set_late_reads(is_late);
+                world.node().stall_reads(is_late);
+                for name in killed {
+                    world.node().kill(name);
+                    world.work();
+                    for _ in 0..between {
+                        world.try_one();
+                    }
+                }
+                world.let_go();
+                world.work();
+                world.node().set_late_reads(false);
+                world.node().stall_reads(false);
+                if loses_link {
+                    // What was not handled is sent again, as clients do; here it may have been.
+                    desk.resume(&mut world);
+                    desk.send(&enters("desk"));
+                }
+                let mut heard = 0;
+                for _ in 0..40 {
+                    world.pass(Duration::from_millis(300));
+                    desk.read();
+                    let told = told_of_itself(&desk.heard);
+                    if told.len() > heard && told.last() == Some(&false) {
+                        desk.send(&enters("desk"));
+                    }
+                    heard = told.len();
+                }
+                let case = format!("{killed:?} {before} {between} {loses_link} {is_late}");
+                assert_eq!(put_out(&desk.heard), 0, "{case}: {}", desk.heard);
+                for client in [&mut romeo, &mut juliet, &mut desk] {
+                    client.read();
+                    let all = ["desk", "juliet", "romeo"];
+                    assert_eq!(there(client), all, "{case}: {}", client.heard);
+                }
+            }
         }
     }
 }

@@ -115,6 +115,41 @@ fn a_session_whose_home_does_not_know_it_leaves() {
     );
 }
 
+/// The next session of its name had entered, and was told that it is not there.
+#[test]
+fn that_a_session_is_not_there_is_told_it_alone() {
+    let mut world = persistent();
+    world.join_managed(HAG, "hag", 8);
+    let late = Event::Back {
+        address: HAG.into(),
+        number: 7,
+        nick: "hag".to_owned(),
+    };
+    let effects = world.room.handle(late, world.now).ok().unwrap();
+    assert!(
+        matches!(&effects[..], [Effect::Tell { number: 7, .. }]),
+        "{effects:?}"
+    );
+}
+
+/// What comes from a session says that it is there, also if it had left meanwhile.
+#[test]
+fn whose_presence_has_come_is_confirmed() {
+    for leaves in [false, true] {
+        let mut world = persistent();
+        world.join_managed(HAG, "hag", 7);
+        world.restart();
+        assert!(world.room.is_unconfirmed(HAG));
+        if leaves {
+            world.send_as(HAG, "hag", "<presence type='unavailable'/>", Some(7));
+        }
+        world.join_managed(HAG, "hag", 7);
+        assert!(!world.room.is_unconfirmed(HAG), "{leaves}");
+        world.room.unconfirm(&HAG.into());
+        assert!(world.room.unconfirmed().contains(&(HAG.into(), 7)));
+    }
+}
+
 /// It was told so at once, and a kill before the room was in the store took it back.
 #[test]
 fn a_managed_session_is_in_a_temporary_room_once_a_restart_cannot_change_it() {

@@ -133,7 +133,15 @@ impl RoomActor {
             self.life.leaving.push(Out::Tell(home, asks));
         }
         self.life.leave_on(cx);
-        cx.send_after(ASK_AGAIN, UserMsg::own(RoomMsg::AskHomes));
+        if !std::mem::replace(&mut self.asks_homes, true) {
+            cx.send_after(ASK_AGAIN, UserMsg::own(RoomMsg::AskHomes));
+        }
+    }
+
+    /// Homes that have not answered are asked again.
+    pub(super) fn ask_homes_again(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.asks_homes = false;
+        self.ask_homes(cx);
     }
 
     pub(super) fn sitting(&self, full: Arc<str>, number: u32) -> Sitting {
@@ -188,11 +196,18 @@ impl RoomActor {
         let _ = self.happens(event, None, cx);
     }
 
-    /// The home of a session says that it is not there. In its turn.
+    /// The home of a session says that it is not there. In its turn. If presence of that session
+    /// has come since it was asked for, the two may have crossed: an earlier life of this room may
+    /// have said to the session that it is out, of what it sent before. It was told since that it
+    /// is there, and is not put out for that: its home is asked again, behind that word.
     pub(super) fn is_gone(&mut self, who: Sitting, cx: &mut Context<'_, UserMsg>) {
         let number = self.room.as_ref().and_then(|r| r.managed_number(&who.full));
         if self.life.phase != Phase::Ready || number != Some(who.number) {
             return;
+        }
+        if let Some(room) = self.room.as_mut().filter(|r| !r.is_unconfirmed(&who.full)) {
+            room.unconfirm(&who.full);
+            return self.ask_homes(cx);
         }
         let event = Event::Gone {
             address: Arc::clone(&who.full),

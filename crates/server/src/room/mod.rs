@@ -114,6 +114,8 @@ pub(crate) struct RoomActor {
     log: retention::LogState,
     /// [`RoomMsg::TellMissed`] is on its way.
     tells_missed: bool,
+    /// [`RoomMsg::AskHomes`] is on its way.
+    asks_homes: bool,
     /// Members who are delivered to without being there.
     members: Members,
     /// Who is there, as far as it was refused to make that durable, in order.
@@ -221,6 +223,7 @@ impl Tenant for RoomActor {
             creator: None,
             log: retention::LogState::default(),
             tells_missed: false,
+            asks_homes: false,
             members: Members::default(),
             unkept: VecDeque::new(),
             parked: None,
@@ -294,7 +297,7 @@ impl Tenant for RoomActor {
             RoomMsg::Page(page) => self.page_read(*page, cx),
             RoomMsg::Pulled(page) => self.pulled(*page, cx),
             RoomMsg::KeepAgain => self.keep_again(cx),
-            RoomMsg::AskHomes => self.ask_homes(cx),
+            RoomMsg::AskHomes => self.ask_homes_again(cx),
             RoomMsg::TellMissed => self.tell_of_missed(cx),
             RoomMsg::MembersDue => self.members.may_go_on(),
             RoomMsg::AskMembers => self.ask_members_again(cx),
