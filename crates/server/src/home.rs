@@ -436,7 +436,7 @@ impl Home {
 
     /// The same to the managed session of that number alone, if there is one: the next session of
     /// its name did not send the stanza.
-    fn return_error_to(
+    pub(crate) fn return_error_to(
         &self,
         (frame, managed): (&Frame, Option<u32>),
         error: &StanzaError,

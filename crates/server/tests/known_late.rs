@@ -192,6 +192,39 @@ fn who_has_entered_again_is_not_put_out_for_her_first_entry() {
     }
 }
 
+/// A field of the configuration.
+const NAMED: &str = "<field var='muc#roomconfig_roomname'><value>Coven</value></field>";
+
+/// A room that ended while it was busy told a client that nobody knows whether it has entered,
+/// which was there and had sent its entry once more; and put it out for that.
+#[test]
+fn who_is_there_and_enters_once_more_is_there_whatever_becomes_of_that() {
+    let mut world = World::patient(|_| ());
+    let (mut romeo, mut juliet) = pair(&mut world);
+    rest(&mut world);
+    world.hold();
+    juliet.send(&enters("juliet"));
+    world.work();
+    romeo.send(&configures(&format!("{PERSISTENT}{NAMED}")));
+    world.work();
+    // Her home has recorded it, and the room waits for the commit of its configuration.
+    world.let_one_go();
+    world.node().kill(ROOM);
+    world.work();
+    world.let_go();
+    rest(&mut world);
+    juliet.read();
+    assert!(!juliet.heard.contains("type='error'"), "{}", juliet.heard);
+    assert_eq!(put_out(&juliet.heard), 0, "{}", juliet.heard);
+    romeo.say(1);
+    rest(&mut world);
+    for client in [&mut romeo, &mut juliet] {
+        client.read();
+        assert_eq!(there(client), ["juliet", "romeo"], "{}", client.heard);
+        assert_eq!(client.said(), [1], "{}", client.heard);
+    }
+}
+
 /// Whatever crashes while a client enters, and sends its entry again, and again whenever it hears
 /// that it is out: once it was told that it is in, it is.
 #[test]
@@ -253,4 +286,29 @@ fn who_was_told_that_he_has_entered_is_not_told_otherwise_whatever_crashes() {
             }
         }
     }
+}
+
+/// A room that crashed, and then could not be read for a while, came back when somebody said
+/// something to it, and those in it waited until then. So it did if it was killed meanwhile.
+#[test]
+fn a_room_that_crashes_and_cannot_be_read_for_a_while_comes_back() {
+    let mut world = World::patient(|_| ());
+    let (_romeo, mut juliet) = pair(&mut world);
+    rest(&mut world);
+    juliet.read();
+    let before = told_of_itself(&juliet.heard).len();
+    world.disk.faults().fail_reads(u64::MAX);
+    for _ in 0..2 {
+        world.node().kill(ROOM);
+        for _ in 0..20 {
+            rest(&mut world);
+        }
+    }
+    world.disk.faults().fail_reads(0);
+    for _ in 0..20 {
+        rest(&mut world);
+    }
+    juliet.read();
+    let after = told_of_itself(&juliet.heard);
+    assert_eq!(after[before..], [true], "{}", juliet.heard);
 }

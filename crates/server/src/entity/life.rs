@@ -38,13 +38,39 @@ pub(super) enum For<C> {
     Place,
 }
 
+/// A stanza whose sender waits for an answer.
+#[derive(Clone)]
+pub(crate) struct Request {
+    pub(crate) frame: Frame,
+    /// The number of his session, if it is managed and that was said: an error is for this one.
+    pub(crate) session: Option<u32>,
+}
+
+impl From<Frame> for Request {
+    fn from(frame: Frame) -> Request {
+        Request {
+            frame,
+            session: None,
+        }
+    }
+}
+
+impl From<&Delivery> for Request {
+    fn from(delivery: &Delivery) -> Request {
+        Request {
+            frame: delivery.frame.clone(),
+            session: delivery.managed,
+        }
+    }
+}
+
 /// What an append is for.
 pub(crate) struct Waiting<C> {
     pub(super) what: For<C>,
     /// The message that it is for, if that is in its sender's log.
     pub(super) taking: Option<Taking>,
     /// The request that is answered when it is decided.
-    pub(super) request: Option<Frame>,
+    pub(super) request: Option<Request>,
 }
 
 impl<C> Waiting<C> {
@@ -64,7 +90,7 @@ impl<C> Waiting<C> {
         }
     }
 
-    pub(super) fn request(&self) -> Option<&Frame> {
+    pub(super) fn request(&self) -> Option<&Request> {
         self.request.as_ref()
     }
 }
@@ -91,7 +117,9 @@ pub(crate) struct Life<C> {
     /// A message that is being taken: if the entity crashes, its sender's home hears of it.
     pub(crate) taking: Option<Taking>,
     /// A stanza that is being handled: if the entity crashes, its sender hears of it.
-    pub(crate) handling: Option<Frame>,
+    pub(crate) handling: Option<Request>,
+    /// An earlier life of it was to come back, and it could not be read yet.
+    is_woken: bool,
     /// How often the store could not be read in a row.
     unread: u8,
 }
@@ -109,6 +137,7 @@ impl<C> Life<C> {
             leaving,
             taking: None,
             handling: None,
+            is_woken: false,
             unread: 0,
         }
     }
@@ -119,11 +148,23 @@ impl<C> Life<C> {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.phase != Phase::Loading && self.appends.is_empty() && self.leaving.is_empty()
+        let is_here = self.phase != Phase::Loading && !self.is_woken;
+        is_here && self.appends.is_empty() && self.leaving.is_empty()
+    }
+
+    /// An earlier life of it says that it is to come back.
+    pub(super) fn is_woken(&mut self) {
+        self.is_woken = self.phase != Phase::Ready;
+    }
+
+    /// Whether it is to be taken up again although nobody says anything to it.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.is_woken
     }
 
     pub(super) fn is_ready(&mut self) {
         self.phase = Phase::Ready;
+        self.is_woken = false;
         self.unread = 0;
     }
 
@@ -187,7 +228,7 @@ impl<C> Life<C> {
         &mut self,
         records: Vec<Record>,
         change: C,
-        (taking, request): (Option<Taking>, Option<Frame>),
+        (taking, request): (Option<Taking>, Option<Request>),
         cx: &mut Context<'_, UserMsg>,
     ) {
         let waiting = Waiting {

@@ -26,7 +26,6 @@ use actor::{Actor, Context, Leave, Mail, Name, Reason, Reply};
 use delivery::Refusal;
 use ring::rand::{SecureRandom, SystemRandom};
 use store::{Store, StoreError};
-use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use crate::home::Home;
@@ -34,7 +33,7 @@ use crate::message::{Said, UserMsg};
 use crate::operator::{AdminAnswer, AdminCommand};
 use appends::Fate;
 use kind::Kind;
-use life::{Decided, For, Life, Phase, Waiting};
+use life::{Decided, For, Life, Phase, Request, Waiting};
 
 /// What one kind of entity is, beside the life that all have.
 pub(crate) trait Tenant: Sized + 'static {
@@ -115,7 +114,7 @@ pub(crate) trait Tenant: Sized + 'static {
     fn must_hold(&self) -> bool;
 
     /// Requests that wait for an answer, beside those of appends.
-    fn unanswered(&self) -> Vec<Frame> {
+    fn unanswered(&self) -> Vec<Request> {
         Vec::new()
     }
 
@@ -287,7 +286,8 @@ impl<T: Tenant> Durable<T> {
         let (life, others) = (self.0.life(), self.0.unanswered());
         let waiting = life.appends.iter().filter_map(Waiting::request);
         for request in waiting.chain(&life.handling).chain(&others) {
-            life.home.return_error(cx, request, &error);
+            let to = (&request.frame, request.session);
+            life.home.return_error_to(to, &error, cx);
         }
     }
 }
@@ -325,6 +325,7 @@ impl<T: Tenant> Actor for Durable<T> {
                 AdminCommand::Leave => self.leave(reply, cx),
                 command => self.0.administer(command, reply, cx),
             },
+            UserMsg::Wake => life.is_woken(),
             UserMsg::Idle => self.idle(cx),
             // What accounts are told.
             _ => {}
@@ -352,7 +353,7 @@ impl<T: Tenant> Actor for Durable<T> {
     fn stopped(&mut self, reason: &Reason, cx: &mut Context<'_, UserMsg>) {
         cx.stats().lower(T::KIND.loaded);
         self.0.uncount(cx);
-        let must_come_back = self.0.must_come_back();
+        let must_come_back = self.0.must_come_back() || self.0.life().is_awaited();
         let life = self.0.life_mut();
         life.home.journal.forget(cx.myself());
         let has_moved = life.home.is_elsewhere(&life.name);

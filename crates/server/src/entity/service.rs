@@ -91,7 +91,7 @@ impl ServiceActor {
             return self.life.turn_away(&delivery, why, cx);
         }
         let frame = delivery.frame.clone();
-        self.life.handling = is_request(&frame).then(|| frame.clone());
+        self.life.handling = is_request(&frame).then(|| frame.clone().into());
         self.life.home.panic_if_asked(&frame);
         let outcome = match host::request(&frame) {
             Ok(request) => self.outcome(request, &frame, cx.wall()),

@@ -7,7 +7,7 @@ use pubsub::{Admitted, Effect, Event, Record, Service, State};
 use telemetry::Counter;
 
 use super::{Held, NodesActor};
-use crate::entity::life::Decided;
+use crate::entity::life::{Decided, Request};
 use crate::entity::taking::Taking;
 use crate::message::UserMsg;
 use crate::message::credit::Debt;
@@ -54,7 +54,7 @@ impl NodesActor {
         let is_item = |record: &&Record| matches!(record, Record::Published { .. });
         let items = records.iter().filter(is_item).count() as u64;
         let records = self.stored(records);
-        let whose = (held.taking.take(), held.request.take());
+        let whose = (held.taking.take(), held.request.take().map(Request::from));
         self.life.append(records, Change { held, items }, whose, cx);
     }
 

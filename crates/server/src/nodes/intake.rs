@@ -10,6 +10,7 @@ use xmpp::stanza::{self, IqType, Kind};
 
 use super::{Held, NodesActor};
 use crate::address;
+use crate::entity::life::Request;
 use crate::entity::taking::{Taking, Verdict};
 use crate::iq::is_request;
 use crate::message::{Delivery, UserMsg};
@@ -79,7 +80,7 @@ impl NodesActor {
             operator: None,
             is_review: false,
         };
-        self.life.handling.clone_from(&held.request);
+        self.life.handling = held.request.clone().map(Request::from);
         if let Err(held) = self.happens_by(contacts, event, held, cx) {
             delivery.debt = held.debt;
             self.parked = Some(delivery);

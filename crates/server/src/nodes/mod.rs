@@ -31,7 +31,7 @@ use wire::Message;
 use xml::Frame;
 
 use crate::entity::kind::Kind;
-use crate::entity::life::{Decided, Life};
+use crate::entity::life::{Decided, Life, Request};
 use crate::entity::taking::Taking;
 use crate::entity::{Tenant, random};
 use crate::home::Home;
@@ -352,14 +352,14 @@ impl Tenant for NodesActor {
         self.parked.is_some() || self.looked.is_some() || !self.life.leaving.is_empty()
     }
 
-    fn unanswered(&self) -> Vec<Frame> {
+    fn unanswered(&self) -> Vec<Request> {
         let asked = self.asked.values();
         let asked = asked.filter_map(|asked| asked.request.as_ref());
         let parked = self.parked.as_ref().map(|delivery| &delivery.frame);
         let looked = self.looked.as_ref().map(Looked::frame);
         let held = parked.into_iter().chain(looked);
         let held = held.filter(|frame| is_request(frame));
-        asked.chain(held).cloned().collect()
+        asked.chain(held).cloned().map(Request::from).collect()
     }
 
     fn uncount(&mut self, cx: &mut Context<'_, UserMsg>) {

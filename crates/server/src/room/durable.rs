@@ -190,7 +190,7 @@ impl RoomActor {
         let request = self
             .life
             .handling
-            .take_if(|frame| iq::is_request(frame) || enters(frame));
+            .take_if(|one| iq::is_request(&one.frame) || enters(&one.frame));
         let grows = Grows::of(&records);
         let change = Change { what, grows };
         self.life.append(records, change, (taking, request), cx);

@@ -13,7 +13,7 @@ use xmpp::error::{Condition, StanzaError};
 
 use super::{RoomActor, RoomMsg};
 use crate::address;
-use crate::entity::life::Phase;
+use crate::entity::life::{Phase, Request};
 use crate::entity::overloaded;
 use crate::entity::taking::{Taking, Verdict};
 use crate::message::{Delivery, UserMsg};
@@ -40,12 +40,12 @@ pub(super) enum Parked {
 
 impl Parked {
     /// The stanza, unless it is in its sender's log.
-    pub(super) fn unlogged(&self) -> Option<&Frame> {
+    pub(super) fn unlogged(&self) -> Option<Request> {
         match self {
             Parked::Busy(delivery)
             | Parked::Mark(delivery)
             | Parked::Named(delivery)
-            | Parked::Made(delivery) => (delivery.source.seq == 0).then_some(&delivery.frame),
+            | Parked::Made(delivery) => (delivery.source.seq == 0).then(|| delivery.into()),
             Parked::Gone(_) | Parked::Operator(..) => None,
         }
     }
@@ -170,7 +170,7 @@ impl RoomActor {
     ) {
         let taking = Taking::of(&delivery);
         self.life.taking.clone_from(&taking);
-        self.life.handling = taking.is_none().then(|| delivery.frame.clone());
+        self.life.handling = taking.is_none().then(|| Request::from(&delivery));
         self.life.home.panic_if_asked(&delivery.frame);
         let had_room = self
             .room

@@ -30,11 +30,10 @@ use store::limits::SEEN_MAX;
 use store::{LogEntry, LogHead, Seq, Store, StoreError, StoredRoom};
 use telemetry::{Counter, Gauge};
 use wire::Message;
-use xml::Frame;
 
 use crate::address;
 use crate::entity::kind::Kind;
-use crate::entity::life::{Decided, Life, Phase};
+use crate::entity::life::{Decided, Life, Phase, Request};
 use crate::entity::taking::Taking;
 use crate::entity::{self, Tenant, random};
 use crate::home::Home;
@@ -357,9 +356,9 @@ impl Tenant for RoomActor {
         self.parked.is_some() || self.life.leaving.is_busy()
     }
 
-    fn unanswered(&self) -> Vec<Frame> {
+    fn unanswered(&self) -> Vec<Request> {
         let parked = self.parked.as_ref().and_then(Parked::unlogged);
-        parked.cloned().into_iter().collect()
+        parked.into_iter().collect()
     }
 
     fn uncount(&mut self, cx: &mut Context<'_, UserMsg>) {

@@ -79,10 +79,11 @@ impl User {
             && self.sessions[at].nick_in(room).is_none()
     }
 
-    /// Whether presence that enters a room comes back late, because nobody was at home there, to a
-    /// session that is in the room: it entered once more meanwhile, or its home did so for it. Its
-    /// client would take itself for one who is not there. What the room itself refuses names no
-    /// session, and a change of one who is there has no element of somebody who enters.
+    /// Whether presence that enters a room comes back late, because nobody was at home there or the
+    /// room's actor ended, to a session that is in the room: it entered once more meanwhile, or its
+    /// home did so for it. Its client would take itself for one who is not there. What the room
+    /// itself refuses names no session, and a change of one who is there has no element of somebody
+    /// who enters.
     pub(super) fn has_entered_since(&self, at: usize, delivery: &Delivery) -> bool {
         let frame = &delivery.frame;
         let is_error = frame.attr_raw("type") == Some("error");
