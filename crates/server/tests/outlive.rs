@@ -707,6 +707,39 @@ fn that_a_room_was_not_found_is_told_to_a_member() {
     assert!(!heard.contains("<presence type='error'"), "{heard}");
 }
 
+/// Goal: that a client is back is told a room of another node as soon as that can be reached. It
+/// never was, and the client was sent its own unavailable presence without a word of why.
+#[test]
+fn a_room_that_could_not_be_reached_hears_later_that_a_client_is_back() {
+    let change = |options: &mut Options| {
+        options.delivery.limits.rooms.answer_timeout = SOON / 8;
+    };
+    let two = Two::start_with(&["alice"], change, net::Limits::default());
+    let room = two.home.door.range(ROOM);
+    two.home.door.lose(&[room]);
+    two.edge.door.gain(&[room], 6);
+    two.home.door.set_away(room, Some((EDGE, 6)));
+    let mut alice = Client::login(two.home.node().addresses()[0], "alice", "a");
+    manage(&mut alice);
+    alice.send("<presence/>");
+    alice.expect("<presence ");
+    alice.send(&enter());
+    alice.expect("code='201'");
+    accepted(&mut alice, 2);
+    two.home.door.set_away(room, None);
+    let own = two.home.door.range("alice@localhost");
+    two.home.door.lose(&[own]);
+    two.home.door.gain(&[own], 7);
+    two.edge.door.set_away(own, Some((HOME, 7)));
+    alice.send("<iq type='get' id='anew' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
+    let mut heard = alice.expect("id='anew'");
+    // It would be there before the answer, or soon.
+    thread::sleep(SOON / 4);
+    two.home.door.set_away(room, Some((EDGE, 6)));
+    heard += &alice.expect("code='110'");
+    assert!(!heard.contains("unavailable"), "{heard}");
+}
+
 /// Goal: what a session has acknowledged when its link is lost is not given to the next one, also
 /// if its account moves to another home right then.
 #[test]

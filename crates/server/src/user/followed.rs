@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use actor::{Context, Mail, Name};
 use delivery::{Copied, Count, Followed, Place, RoomChange, RoomPage, SessionNumber};
-use net::ConnRef;
 use room::told::{is_of_recipient, is_put_out, is_refused};
 use stdx::bugs;
 use store::{NumberedEntry, Record, RoomRead, Seq};
@@ -19,7 +18,6 @@ use xml::Frame;
 use super::User;
 use super::barrier::Effect;
 use super::managed::What;
-use super::presence::unavailable_of;
 use super::session::Session;
 use crate::address;
 use crate::message::UserMsg;
@@ -284,7 +282,9 @@ impl User {
             let barred = self.rooms_not_read(at);
             let session = &mut self.sessions[at];
             let (full, number) = (Arc::clone(&session.full), session.number);
-            let rooms = session.managed.as_mut().and_then(|m| m.rooms.as_mut());
+            let managed = session.managed.as_mut();
+            is_waiting |= managed.as_ref().is_some_and(|one| !one.untold.is_empty());
+            let rooms = managed.and_then(|managed| managed.rooms.as_mut());
             let Some(rooms) = rooms.filter(|_| can_read) else {
                 continue;
             };
@@ -316,6 +316,7 @@ impl User {
 
     pub(super) fn rooms_may_be_asked(&mut self, cx: &mut Context<'_, UserMsg>) {
         let now = cx.now();
+        self.tell_again_who_is_back(cx);
         let sessions = self.sessions.iter_mut();
         for managed in sessions.filter_map(|session| session.managed.as_mut()) {
             if let Some(rooms) = &mut managed.rooms {
@@ -522,6 +523,7 @@ impl User {
             managed.put_out.retain(|own| **own != *room);
             managed.entering.retain(|own| **own != *room);
             managed.back_in.retain(|own| **own != *room);
+            managed.untold.retain(|own| **own != *room);
         }
         self.plain_is_not_out(at, room);
     }
@@ -636,16 +638,27 @@ impl User {
             full: Arc::clone(&session.full),
             number: session.number,
         };
-        let gone = unavailable_of(&format!("{room}/{nick}"));
-        let conn: ConnRef = session.conn;
         let back = Message::ToRoom(Box::new(ToRoom::Back(who, nick)));
-        if self.home.say(cx, room, back, true).is_some() {
-            // The room has too much to do: its client enters again, and is told everything.
-            return self.write_presence(conn, &gone, cx);
-        }
+        let is_said = self.home.say(cx, room, back, true).is_none();
         if let Some(managed) = &mut self.sessions[at].managed {
             managed.back_in.retain(|own| own != room);
-            managed.back_in.push(room.clone());
+            managed.untold.retain(|own| own != room);
+            match is_said {
+                true => managed.back_in.push(room.clone()),
+                false => managed.untold.push(room.clone()),
+            }
+        }
+        self.log().rooms_due |= !is_said;
+    }
+
+    /// Rooms that could not be told that a client is back are told now, if they can be.
+    fn tell_again_who_is_back(&mut self, cx: &mut Context<'_, UserMsg>) {
+        for at in 0..self.sessions.len() {
+            let managed = self.sessions[at].managed.as_mut();
+            let untold = managed.map(|managed| std::mem::take(&mut managed.untold));
+            for room in untold.unwrap_or_default() {
+                self.is_back_in(at, &room, cx);
+            }
         }
     }
 }

@@ -111,6 +111,8 @@ pub(crate) struct Managed {
     pub entering: Vec<Name>,
     /// Rooms that were told that its client is back, and have not said since that it is there.
     pub back_in: Vec<Name>,
+    /// Rooms that could not be told so: they had no home, or no room for that. They are told later.
+    pub untold: Vec<Name>,
     /// Rooms that it had entered before its stanzas were counted, until they know of that; and the
     /// last place of the log of each that it was written meanwhile.
     pub plain_rooms: Vec<(Name, Seq)>,
@@ -144,6 +146,7 @@ impl Managed {
             put_out: Vec::new(),
             entering: Vec::new(),
             back_in: Vec::new(),
+            untold: Vec::new(),
             plain_rooms: Vec::new(),
             presence_lost: false,
             roster_lost: false,
