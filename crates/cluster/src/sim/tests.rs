@@ -8,6 +8,7 @@ mod load;
 mod node;
 mod orderly;
 mod stream;
+mod trace;
 mod world;
 
 use crate::flaw::{Flaw, with};
