@@ -314,6 +314,7 @@ impl Writer {
             self.end(End::Fenced);
         } else if self.in_flight.is_empty() && seq > self.last {
             match is_void {
+                true if flaw::is(Flaw::VoidTakesNoPlace) => {}
                 true => self.last = seq,
                 false => self.end(End::Fenced),
             }

@@ -70,6 +70,7 @@ fn each_flaw_is_found() {
         Flaw::ActsToTheEnd,
         Flaw::DoesNotWait,
         Flaw::DoubtDecides,
+        Flaw::VoidTakesNoPlace,
     ];
     let mut missed = Vec::new();
     for flaw in all {

@@ -64,6 +64,7 @@ pub(super) enum Event {
     /// A process that ends in order has ended.
     Gone(To),
     Fault,
+    Snapshot(usize, usize),
     Mend,
 }
 
@@ -215,6 +216,7 @@ impl World {
             Event::Start(node) => self.start(node),
             Event::Gone(to) => self.gone(to),
             Event::Fault => self.on_fault(),
+            Event::Snapshot(node, stream) => self.snapshot(node, stream),
             Event::Mend => self.mend(),
         }
     }
@@ -389,7 +391,10 @@ impl World {
             member::Effect::Publish(publish) => self.send(to.0, ask(Asked::Publish(publish))),
             member::Effect::Read(seq) => self.send(to.0, ask(Asked::Read(seq))),
             member::Effect::AskLast => self.send(to.0, ask(Asked::Last)),
-            member::Effect::Serving { .. } => self.stats.take_overs += 1,
+            member::Effect::Serving { .. } => {
+                self.stats.take_overs += 1;
+                self.purge_soon(stream);
+            }
             member::Effect::Committed(tokens) => {
                 for (token, _) in tokens {
                     self.on_accepted(stream, token);
@@ -670,6 +675,15 @@ impl World {
                 let millis = self.rng.u64(500..9_000);
                 self.push(millis, Event::MapElected);
             }
+        }
+    }
+
+    /// Now and then what is behind the record of a new epoch is purged before anything follows it.
+    fn purge_soon(&mut self, stream: usize) {
+        if !self.is_quiet && self.chance(25) {
+            let node = self.rng.usize(..self.nodes.len());
+            let millis = self.rng.u64(1..400);
+            self.push(millis, Event::Snapshot(node, stream));
         }
     }
 
