@@ -39,6 +39,8 @@ pub(crate) enum Flaw {
     DoesNotWait,
     /// What is in doubt when a tenure ends counts as failed.
     DoubtDecides,
+    /// A home writes in front of what is void behind its epoch record.
+    VoidTakesNoPlace,
 }
 
 #[cfg(not(test))]

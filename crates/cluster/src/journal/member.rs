@@ -155,6 +155,8 @@ impl Member {
         let author = self.author.clone();
         let begin = (self.number, self.level);
         self.state = State::Taking(TakeOver::new(now, options, author, epoch, begin));
+        // Behind a newer epoch the record would be void, and the replica wait for it for ever.
+        self.on_epoch(self.mark().epoch);
         self.settle();
     }
 
@@ -301,7 +303,7 @@ impl Member {
             Applied::Void(_) | Applied::Known => None,
         };
         if let (State::Home(writer), None) = (&mut self.state, own) {
-            writer.on_foreign(seq);
+            writer.on_foreign(seq, matches!(applied, Applied::Void(_)));
         }
         match &applied {
             Applied::Changed(message) => self.resolve(seq, Some(message)),
@@ -551,3 +553,6 @@ impl Member {
         self.effects.push_back(Effect::Serving { epoch, seq });
     }
 }
+
+#[cfg(test)]
+mod tests;

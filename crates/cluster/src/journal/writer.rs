@@ -10,6 +10,7 @@
 //! | asked for | ours | committed |
 //! | asked for | another one | the tenure ends, the publish is not there and never will be |
 //! | asked for | nothing | still in doubt: the identical publish again |
+//! | not there | a void message in the stream | the next publish goes behind it |
 //!
 //! One publish at a time is what fences: with more, a deposed writer whose first publish is refused
 //! has the others accepted.
@@ -303,12 +304,20 @@ impl Writer {
     }
 
     /// Something else is in the stream at a sequence, as a replica knows. A publish that could only
-    /// be there never will be.
-    pub fn on_foreign(&mut self, seq: Seq) {
+    /// be there never will be. What is void takes a place and changes nothing: the next publish
+    /// goes behind it. One that expected the message before it would be refused for ever, and find
+    /// nothing at its place once that was purged.
+    pub fn on_foreign(&mut self, seq: Seq, is_void: bool) {
         let was_for = |flight: &InFlight| flight.publish.expected + 1 == seq;
         if let Some(at) = self.in_flight.iter().position(was_for) {
             self.fail(at);
             self.end(End::Fenced);
+        } else if self.in_flight.is_empty() && seq > self.last {
+            match is_void {
+                true if flaw::is(Flaw::VoidTakesNoPlace) => {}
+                true => self.last = seq,
+                false => self.end(End::Fenced),
+            }
         }
     }
 

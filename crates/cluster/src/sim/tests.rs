@@ -8,6 +8,7 @@ mod load;
 mod node;
 mod orderly;
 mod stream;
+mod trace;
 mod world;
 
 use crate::flaw::{Flaw, with};
@@ -69,6 +70,7 @@ fn each_flaw_is_found() {
         Flaw::ActsToTheEnd,
         Flaw::DoesNotWait,
         Flaw::DoubtDecides,
+        Flaw::VoidTakesNoPlace,
     ];
     let mut missed = Vec::new();
     for flaw in all {

@@ -173,3 +173,23 @@ fn any_other_answer_ends_the_tenure() {
         assert_eq!((in_doubt[0].seq, in_doubt[0].tokens[0].0), (11, 1));
     }
 }
+
+/// Goal: a void message that is met while nothing is under way takes its place and no more: the
+/// next publish goes behind it. Anything else there ends the tenure.
+#[test]
+fn what_is_void_takes_a_place_and_no_more() {
+    let mut writer = writer();
+    writer.on_foreign(11, true);
+    append(&mut writer, 1, b"one").unwrap();
+    let first = published(&mut writer);
+    assert_eq!(first.expected, 11);
+    writer.on_answer(at(1), first.number, Answer::Stored(12));
+    // What was there before says nothing.
+    writer.on_foreign(11, false);
+    let all = effects(&mut writer);
+    assert!(matches!(&all[..], [Effect::Committed { seq: 12, .. }]));
+    writer.on_foreign(13, false);
+    let in_doubt = Vec::new();
+    let why = End::Fenced;
+    assert_eq!(effects(&mut writer), [Effect::Ended { why, in_doubt }]);
+}

@@ -12,6 +12,7 @@ use super::kv::Bucket;
 use super::load::{self, Fate, Stats};
 use super::node::{Node, STREAMS, layout};
 use super::stream::{Stream, To};
+use super::trace::Trace;
 use crate::journal::member;
 use crate::journal::message::{Author, Body, Entry, Message, Run};
 use crate::journal::writer::{Refused, Token};
@@ -63,6 +64,7 @@ pub(super) enum Event {
     /// A process that ends in order has ended.
     Gone(To),
     Fault,
+    Snapshot(usize, usize),
     Mend,
 }
 
@@ -102,6 +104,8 @@ pub(super) struct World {
     pub(super) is_quiet: bool,
     pub(super) stats: Stats,
     pub(super) problem: Option<String>,
+    /// What happens, for whoever reads of a problem.
+    pub(super) trace: Trace,
 }
 
 impl World {
@@ -114,6 +118,7 @@ impl World {
                 break;
             }
             world.now = at;
+            world.trace.event(at, &event);
             world.on_event(event);
             world.two_homes();
             if let Some(problem) = world.problem.take() {
@@ -150,6 +155,7 @@ impl World {
             is_quiet: false,
             stats: Stats::default(),
             problem: None,
+            trace: Trace::new(seed),
         };
         for node in 0..nodes {
             world.push(0, Event::Start(node));
@@ -210,6 +216,7 @@ impl World {
             Event::Start(node) => self.start(node),
             Event::Gone(to) => self.gone(to),
             Event::Fault => self.on_fault(),
+            Event::Snapshot(node, stream) => self.snapshot(node, stream),
             Event::Mend => self.mend(),
         }
     }
@@ -306,6 +313,8 @@ impl World {
                 let (number, ranges) = (stream as u16, member.replica().ranges().to_vec());
                 let loaded = process.follower.load_snapshot(number, &ranges, &file);
                 from = loaded.unwrap().seq;
+                self.trace
+                    .say(self.now, || format!("{at} loads stream {stream} at {from}"));
                 member.on_snapshot(&mut process.follower);
                 self.stats.loaded += 1;
             }
@@ -315,6 +324,10 @@ impl World {
                 member.on_message(local, seq, &bytes, &mut process.follower);
             }
             process.delivered[stream] = through;
+            if through > from {
+                let read = format_args!("{at} reads {} to {through} of stream {stream}", from + 1);
+                self.trace.say(self.now, || read.to_string());
+            }
         }
     }
 
@@ -373,11 +386,15 @@ impl World {
 
     fn on_member(&mut self, to: To, stream: usize, effect: member::Effect) {
         let ask = |asked| Event::Ask(to, stream, asked);
+        self.trace.member(self.now, to, stream, &effect);
         match effect {
             member::Effect::Publish(publish) => self.send(to.0, ask(Asked::Publish(publish))),
             member::Effect::Read(seq) => self.send(to.0, ask(Asked::Read(seq))),
             member::Effect::AskLast => self.send(to.0, ask(Asked::Last)),
-            member::Effect::Serving { .. } => self.stats.take_overs += 1,
+            member::Effect::Serving { .. } => {
+                self.stats.take_overs += 1;
+                self.purge_soon(stream);
+            }
             member::Effect::Committed(tokens) => {
                 for (token, _) in tokens {
                     self.on_accepted(stream, token);
@@ -416,6 +433,7 @@ impl World {
     fn on_keeper(&mut self, to: To, effect: keeper::Effect) {
         let (local, now) = (self.nodes[to.0].local(self.now), to.0);
         let json = |node: &crate::map::Node| serde_json::to_string(node).unwrap();
+        self.trace.keeper(self.now, to, &effect);
         match effect {
             keeper::Effect::Renew(sent, revision, node) => {
                 let key = Key::Node(self.nodes[to.0].name.clone()).name();
@@ -476,6 +494,8 @@ impl World {
             self.send(to.0, Event::Say(to, at, said));
         }
         for seq in before + 1..=self.streams[at].len() {
+            let bytes = self.streams[at].message(seq).unwrap();
+            self.trace.committed(self.now, at, seq, &bytes);
             self.rival(at, seq);
         }
     }
@@ -612,7 +632,11 @@ impl World {
         self.push(next, Event::Fault);
         let node = self.rng.usize(..self.nodes.len());
         let stream = self.rng.usize(..self.streams.len());
-        match self.rng.u64(..100) {
+        let fault = self.rng.u64(..100);
+        self.trace.say(self.now, || {
+            format!("fault {fault}: node {node}, stream {stream}")
+        });
+        match fault {
             0..16 => self.kill(node),
             16..20 => self.leave(node),
             20..24 => self.drain(node),
@@ -654,6 +678,15 @@ impl World {
         }
     }
 
+    /// Now and then what is behind the record of a new epoch is purged before anything follows it.
+    fn purge_soon(&mut self, stream: usize) {
+        if !self.is_quiet && self.chance(25) {
+            let node = self.rng.usize(..self.nodes.len());
+            let millis = self.rng.u64(1..400);
+            self.push(millis, Event::Snapshot(node, stream));
+        }
+    }
+
     /// A node stores a snapshot, and the stream is purged behind it.
     fn snapshot(&mut self, at: usize, stream: usize) {
         let Some(process) = &self.nodes[at].process else {
@@ -668,6 +701,9 @@ impl World {
         let (mark, _) = store.snapshot_stream(stream as u16, ranges, &new).unwrap();
         let is_newer = mark.seq >= self.streams[stream].first;
         if is_newer {
+            self.trace.say(self.now, || {
+                format!("{at} stores stream {stream}, purged through {}", mark.seq)
+            });
             std::fs::rename(&new, &file).unwrap();
             self.streams[stream].first = mark.seq + 1;
         } else {
