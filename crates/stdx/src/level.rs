@@ -96,8 +96,10 @@ mod tests {
         let versions = [(Level(1), 9), (Level(2), 10)];
         assert_eq!(Level(1).version(&versions), 9);
         assert_eq!(Level(2).version(&versions), 10);
+        assert_eq!(Level::NEWEST.version(&versions), 10);
         // The version after this one has one more.
-        assert_eq!(Level(3).version(&versions), 11);
+        let next = Level(Level::NEWEST.0 + 1);
+        assert_eq!(next.version(&versions), 11);
         // Level 0 was never given to anything.
         assert_eq!(Level(0).version(&versions), 9);
         assert_eq!(Level(2).version(&versions[..1]), 9);
