@@ -198,8 +198,9 @@ fn senders_that_hang_lose_their_connection() {
         options.silence_max = SHORT;
         options.write_within = SHORT;
     });
-    let mut silent = introduced(&b, "a");
+    // It is silent from its introduction on, which this thread may hear of late.
     let started = Instant::now();
+    let mut silent = introduced(&b, "a");
     assert_eq!(read(&mut silent), None);
     assert!(started.elapsed() >= SHORT);
     let mut deaf = introduced(&b, "a");
