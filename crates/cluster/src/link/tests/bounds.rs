@@ -70,8 +70,8 @@ fn expect_error(node: &Node, expected: &str) {
 fn a_peer_that_does_not_answer_is_given_up() {
     let silent = StdListener::bind("127.0.0.1:0").unwrap();
     let a = node_with("a", 1, &idle(), |options| options.connect_within = SHORT);
-    a.links.set_peers(&place(silent.local_addr().unwrap()));
     let started = Instant::now();
+    a.links.set_peers(&place(silent.local_addr().unwrap()));
     expect_error(&a, "does not answer within 200ms");
     assert!(started.elapsed() >= SHORT);
 }
