@@ -24,9 +24,7 @@ pub trait Away: Send + Sync {
     fn answer(&self, to: NodeId, packet: Vec<u8>);
 
     /// The format level of what other nodes are sent: all of them know it.
-    fn level(&self) -> Level {
-        Level::FIRST
-    }
+    fn level(&self) -> Level;
 
     /// Whether what needs no commit may leave this node now. Asked at the beginning of each turn.
     fn may_act(&self) -> bool;

@@ -250,6 +250,8 @@ pub(crate) fn send(
 
 #[cfg(test)]
 mod tests {
+    use stdx::Level;
+
     use super::*;
 
     const A: NodeId = NodeId(1);
@@ -285,6 +287,10 @@ mod tests {
         }
 
         fn answer(&self, _to: NodeId, _packet: Vec<u8>) {}
+
+        fn level(&self) -> Level {
+            Level::FIRST
+        }
 
         fn may_act(&self) -> bool {
             true

@@ -11,6 +11,7 @@ use cluster::journal::message::Author;
 use cluster::link::{self, Links, Listen, PeerId, Where};
 use server::Door;
 use server::away::{Away, NodeId};
+use stdx::Level;
 use stdx::time::Moment;
 use store::RangeId;
 
@@ -132,6 +133,11 @@ impl Away for Way {
 
     fn answer(&self, to: NodeId, packet: Vec<u8>) {
         self.0.links.answer(PeerId(to.0), packet);
+    }
+
+    /// The edge is not replaced with the home: what is said to it stays as it was.
+    fn level(&self) -> Level {
+        Level::FIRST
     }
 
     /// The lock of the store is what keeps two homes apart.

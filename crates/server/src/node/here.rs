@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use stdx::Level;
 use store::RangeId;
 
 use super::Door;
@@ -106,6 +107,10 @@ impl Away for Here {
             later.push_back(packet);
             self.waiting.fetch_add(1, Ordering::Release);
         }
+    }
+
+    fn level(&self) -> Level {
+        self.others.level()
     }
 
     fn may_act(&self) -> bool {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use server::admin::{Request, Response};
 use server::away::{Away, Cluster, NodeId, Taken};
 use server::{Door, Node, Options};
+use stdx::Level;
 use store::{Journal, LocalJournal, RangeId, Store};
 
 use super::{Client, Disk, PATIENCE, new_disk, options, store_on};
@@ -190,6 +191,10 @@ impl Away for Way {
             return late.push(packet);
         }
         self.push(packet);
+    }
+
+    fn level(&self) -> Level {
+        Level::FIRST
     }
 
     fn may_act(&self) -> bool {

@@ -4,6 +4,7 @@
 use std::sync::Mutex;
 
 use actor::ShardId;
+use stdx::Level;
 use store::RangeId;
 
 use super::*;
@@ -47,6 +48,10 @@ impl Away for Link {
 
     fn answer(&self, _to: NodeId, packet: Vec<u8>) {
         self.note(&packet);
+    }
+
+    fn level(&self) -> Level {
+        Level::FIRST
     }
 
     fn may_act(&self) -> bool {
