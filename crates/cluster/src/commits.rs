@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use stdx::{Clock, Moment, SystemClock};
-use store::limits::{APPEND_RECORDS_MAX, PART_BYTES_MAX, PARTS_MAX};
+use store::limits::APPEND_RECORDS_MAX;
 use store::{
     Append, AppendFailure, Busy, Done, Doubt, Journal, JournalStats, Outcome, Position, RANGES,
     RangeId, SlotKey, Store, Tenure,
@@ -95,13 +95,9 @@ impl StreamJournal {
                 return invalid(format!("{} does not belong to the range", record.user()));
             }
         }
-        let pieces = driver::pieces(self.store.level(), &append.records);
-        match pieces.len() > PARTS_MAX as usize + 1 {
-            true => invalid(format!(
-                "an append of more than {} bytes",
-                PARTS_MAX as usize * PART_BYTES_MAX
-            )),
-            false => Ok((epoch, pieces)),
+        match driver::pieces(self.store.level(), &append.records) {
+            Ok(pieces) => Ok((epoch, pieces)),
+            Err(error) => invalid(error.to_string()),
         }
     }
 }

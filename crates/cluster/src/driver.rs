@@ -322,7 +322,7 @@ impl Driver {
     pub fn append(&self, range: RangeId, records: &[Record]) -> oneshot::Receiver<Outcome> {
         let (done, outcome) = oneshot::channel();
         let mut done = Some(done);
-        let hear = move |word| {
+        let mut hear = move |word| {
             if let Word::Decided(outcome) = word
                 && let Some(done) = done.take()
             {
@@ -330,10 +330,14 @@ impl Driver {
                 let _ = done.send(outcome);
             }
         };
+        let Ok(pieces) = pieces(self.store.level(), records) else {
+            hear(Word::Decided(Outcome::Refused(Refused::TooLarge)));
+            return outcome;
+        };
         let appending = Appending {
             range,
             writer: Writer::NOBODY,
-            pieces: pieces(self.store.level(), records),
+            pieces,
             hear: Box::new(hear),
         };
         self.append_in(None, self.layout.stream_of(range), vec![appending]);

@@ -13,6 +13,8 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use store::limits::{PART_BYTES_MAX, PARTS_MAX};
+
 pub(crate) use document::{default_file, markdown};
 pub(crate) use read::Values;
 pub(crate) use table::{
@@ -27,9 +29,8 @@ const FILE_BYTES_MAX: u64 = 1_024 * 1_024;
 /// Problems that one report spells out.
 const PROBLEMS_MAX: usize = 20;
 
-/// Largest stanza in a cluster, in bytes: half of what one change of an account may take
-/// ([`store::limits::PARTS_MAX`]).
-const CLUSTER_STANZA_BYTES_MAX: u32 = 4 * 1_024 * 1_024;
+/// Largest stanza in a cluster, in bytes: half of what one change of an account may take.
+const CLUSTER_STANZA_BYTES_MAX: u32 = PARTS_MAX * PART_BYTES_MAX as u32 / 2;
 
 /// Where a system-wide installation keeps its file.
 const SYSTEM_FILE: &str = "/etc/roost/roost.toml";

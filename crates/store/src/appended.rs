@@ -6,8 +6,8 @@ use std::hash::Hasher;
 use siphasher::sip::SipHasher13;
 use stdx::Level;
 
-use crate::limits::{APPEND_RECORDS_MAX, PART_BYTES_MAX};
-use crate::record::Record;
+use crate::limits::{APPEND_RECORDS_MAX, PART_BYTES_MAX, PARTS_MAX};
+use crate::record::{Record, RecordError};
 
 /// The bytes of an append, in the form of a level.
 pub fn encode(level: Level, records: &[Record]) -> Vec<u8> {
@@ -47,12 +47,18 @@ const PARTS_SINCE: Level = Level::new(3);
 /// The appends that stand for one in a stream, whose messages are bounded, in order: itself, or
 /// its parts, each of up to [`PART_BYTES_MAX`], and a last one that has them applied together.
 /// Below level 3 nobody knows of parts.
-pub fn cut(level: Level, records: &[Record]) -> Vec<Vec<u8>> {
+///
+/// # Errors
+/// [`RecordError::TooLarge`] for an append of more than [`PARTS_MAX`] parts.
+pub fn cut(level: Level, records: &[Record]) -> Result<Vec<Vec<u8>>, RecordError> {
     let bytes = encode(level, records);
     let user = match records.first() {
         Some(first) if bytes.len() > PART_BYTES_MAX && level >= PARTS_SINCE => first.user(),
-        _ => return vec![bytes],
+        _ => return Ok(vec![bytes]),
     };
+    if bytes.len() > PART_BYTES_MAX * PARTS_MAX as usize {
+        return Err(RecordError::TooLarge(bytes.len()));
+    }
     let parts = bytes.chunks(PART_BYTES_MAX).zip(0..);
     let parts = parts.map(|(part, at)| Record::PartPut {
         user: user.to_owned(),
@@ -62,12 +68,12 @@ pub fn cut(level: Level, records: &[Record]) -> Vec<Vec<u8>> {
     let mut cut: Vec<Vec<u8>> = parts.map(|part| encode(level, &[part])).collect();
     let last = Record::PartsApply {
         user: user.to_owned(),
-        // A part has 256 KiB.
+        // No more than `PARTS_MAX`.
         parts: cut.len() as u32,
         hash: hash(&bytes),
     };
     cut.push(encode(level, &[last]));
-    cut
+    Ok(cut)
 }
 
 /// What tells the bytes of one append from those of another.
@@ -122,7 +128,7 @@ mod tests {
         ] {
             let records = of(bytes);
             let whole = encode(Level::NEWEST, &records);
-            let cut_up = cut(Level::NEWEST, &records);
+            let cut_up = cut(Level::NEWEST, &records).unwrap();
             if whole.len() <= PART_BYTES_MAX {
                 assert_eq!(cut_up, [whole]);
                 continue;
@@ -147,10 +153,15 @@ mod tests {
                 }
             }
             assert_eq!(again, whole);
-            assert_eq!(
-                cut(Level::new(2), &records),
-                [encode(Level::new(2), &records)]
-            );
+            let whole = encode(Level::new(2), &records);
+            assert_eq!(cut(Level::new(2), &records), Ok(vec![whole]));
         }
+        // As many parts as may be, and a byte more.
+        let most = PARTS_MAX as usize * PART_BYTES_MAX;
+        let around = encode(Level::NEWEST, &of(most)).len() - most;
+        let full = cut(Level::NEWEST, &of(most - around)).unwrap();
+        assert_eq!(full.len(), PARTS_MAX as usize + 1);
+        let more = cut(Level::NEWEST, &of(most - around + 1));
+        assert_eq!(more, Err(RecordError::TooLarge(most + 1)));
     }
 }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use stdx::Level;
-use store::{RangeId, Record, Writer, appended};
+use store::{RangeId, Record, RecordError, Writer, appended};
 
 use super::Outcome;
 
@@ -34,7 +34,10 @@ pub struct Appending {
 }
 
 /// An append as pieces.
-pub fn pieces(level: Level, records: &[Record]) -> Vec<Bytes> {
-    let pieces = appended::cut(level, records);
-    pieces.into_iter().map(Bytes::from).collect()
+///
+/// # Errors
+/// As of [`appended::cut`].
+pub fn pieces(level: Level, records: &[Record]) -> Result<Vec<Bytes>, RecordError> {
+    let pieces = appended::cut(level, records)?;
+    Ok(pieces.into_iter().map(Bytes::from).collect())
 }

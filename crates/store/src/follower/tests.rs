@@ -225,7 +225,7 @@ fn pieces(number: u32, bytes: usize) -> (RangeId, Vec<Vec<Record>>) {
         xml: vec![b'x'; bytes],
         photo_hash: String::new(),
     }];
-    let cut = appended::cut(Level::NEWEST, &records);
+    let cut = appended::cut(Level::NEWEST, &records).unwrap();
     let decoded = cut.iter().map(|one| appended::decode(one).unwrap());
     (range, decoded.collect())
 }
