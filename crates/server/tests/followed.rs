@@ -280,13 +280,7 @@ fn who_enters_is_told_so_whatever_crashes() {
                 for _ in 0..before {
                     world.try_one();
                 }
-                for name in killed {
-                    world.node().kill(name);
-                    world.work();
-                    for _ in 0..between {
-                        world.try_one();
-                    }
-                }
+                world.kill_in_turn(killed, between);
                 world.let_go();
                 rest(&mut world);
                 juliet.read();

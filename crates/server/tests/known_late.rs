@@ -250,13 +250,7 @@ fn who_was_told_that_he_has_entered_is_not_told_otherwise_whatever_crashes() {
                 }
                 world.node().set_late_reads(is_late);
                 world.node().stall_reads(is_late);
-                for name in killed {
-                    world.node().kill(name);
-                    world.work();
-                    for _ in 0..between {
-                        world.try_one();
-                    }
-                }
+                world.kill_in_turn(killed, between);
                 world.let_go();
                 world.work();
                 world.node().set_late_reads(false);

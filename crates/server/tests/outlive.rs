@@ -48,6 +48,15 @@ fn online(two: &Two, user: &str) -> (Client, String) {
     (client, session)
 }
 
+/// Alice, who has come to the node where her account is at home.
+fn online_at_home(two: &Two) -> Client {
+    let mut alice = Client::login(two.home.node().addresses()[0], "alice", "a");
+    manage(&mut alice);
+    alice.send("<presence/>");
+    alice.expect("<presence ");
+    alice
+}
+
 /// So many stanzas are in that.
 fn stanzas(heard: &str) -> usize {
     let names = ["<message ", "<presence ", "<iq "];
@@ -600,14 +609,7 @@ fn finds_room(two: &Two, tenure: u32) {
 fn that_a_room_was_not_found_is_told_to_who_waits() {
     for (closes, enters_again) in [(true, true), (false, true), (false, false)] {
         let two = two(&["alice"], |_| {});
-        let at_home = || {
-            let mut alice = Client::login(two.home.node().addresses()[0], "alice", "a");
-            manage(&mut alice);
-            alice.send("<presence/>");
-            alice.expect("<presence ");
-            alice
-        };
-        let mut alice = at_home();
+        let mut alice = online_at_home(&two);
         alice.send(&enter());
         alice.expect("code='201'");
         alice.send(&format!("<presence to='{ROOM}/Alice' type='unavailable'/>"));
@@ -618,7 +620,7 @@ fn that_a_room_was_not_found_is_told_to_who_waits() {
         if closes {
             alice.send("</stream:stream>");
             alice.expect("</stream:stream>");
-            alice = at_home();
+            alice = online_at_home(&two);
         }
         finds_room(&two, 7);
         if enters_again {
@@ -645,10 +647,7 @@ fn that_a_room_was_not_found_is_told_to_who_waits() {
 #[test]
 fn that_a_room_was_not_found_is_told_by_the_next_life_of_an_account() {
     let two = two(&["alice"], |_| {});
-    let mut alice = Client::login(two.home.node().addresses()[0], "alice", "a");
-    manage(&mut alice);
-    alice.send("<presence/>");
-    alice.expect("<presence ");
+    let mut alice = online_at_home(&two);
     loses_room(&two, 6);
     alice.send(&enter());
     accepted(&mut alice, 2);
@@ -668,10 +667,7 @@ fn that_a_room_was_not_found_is_told_by_the_next_life_of_an_account() {
 fn that_a_room_was_not_found_is_told_to_a_member() {
     const MUC: &str = "http://jabber.org/protocol/muc";
     let two = two(&["alice"], |_| {});
-    let mut alice = Client::login(two.home.node().addresses()[0], "alice", "a");
-    manage(&mut alice);
-    alice.send("<presence/>");
-    alice.expect("<presence ");
+    let mut alice = online_at_home(&two);
     alice.send(&enter());
     alice.expect("code='201'");
     alice.send(&format!(
@@ -719,10 +715,7 @@ fn a_room_that_could_not_be_reached_hears_later_that_a_client_is_back() {
     two.home.door.lose(&[room]);
     two.edge.door.gain(&[room], 6);
     two.home.door.set_away(room, Some((EDGE, 6)));
-    let mut alice = Client::login(two.home.node().addresses()[0], "alice", "a");
-    manage(&mut alice);
-    alice.send("<presence/>");
-    alice.expect("<presence ");
+    let mut alice = online_at_home(&two);
     alice.send(&enter());
     alice.expect("code='201'");
     accepted(&mut alice, 2);

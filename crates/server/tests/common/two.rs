@@ -24,14 +24,17 @@ pub(crate) const EDGE: NodeId = NodeId(1);
 /// Bytes that may be under way for one connection, as `crates/server/src/join/line.rs` says.
 pub(crate) const WINDOW: usize = 64 * 1024;
 
+/// Packets that are overtaken by others, while any are.
+type Late = Mutex<Option<Vec<Vec<u8>>>>;
+
 /// The way from one node to the other.
 #[derive(Default)]
 pub(crate) struct Way {
     queue: Mutex<VecDeque<Vec<u8>>>,
     /// Answers that are overtaken by everything else: links promise no order between the two.
-    late: Mutex<Option<Vec<Vec<u8>>>>,
+    late: Late,
     /// The other way round.
-    late_sends: Mutex<Option<Vec<Vec<u8>>>>,
+    late_sends: Late,
     /// Nothing arrives for now.
     is_held: AtomicBool,
     /// Nothing is taken for now.
@@ -75,16 +78,16 @@ impl Way {
 
     /// Answers arrive later than what is sent after them, until they are let go.
     pub(crate) fn delay_answers(&self, is_delayed: bool) {
-        let late = std::mem::replace(&mut *self.late.lock().unwrap(), is_delayed.then(Vec::new));
-        late.into_iter()
-            .flatten()
-            .for_each(|packet| self.push(packet));
+        self.delay(&self.late, is_delayed);
     }
 
     /// What is sent arrives later than answers that are given after it, until it is let go.
     pub(crate) fn delay_sends(&self, is_delayed: bool) {
-        let late = is_delayed.then(Vec::new);
-        let late = std::mem::replace(&mut *self.late_sends.lock().unwrap(), late);
+        self.delay(&self.late_sends, is_delayed);
+    }
+
+    fn delay(&self, late: &Late, is_delayed: bool) {
+        let late = std::mem::replace(&mut *late.lock().unwrap(), is_delayed.then(Vec::new));
         late.into_iter()
             .flatten()
             .for_each(|packet| self.push(packet));

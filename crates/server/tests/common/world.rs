@@ -158,6 +158,18 @@ impl World {
         assert_eq!(sim.journal().release(1), 1);
     }
 
+    /// The actors of these names end by a fault, one after the other; after each so many of what
+    /// waits happen.
+    pub(crate) fn kill_in_turn(&mut self, names: &[&str], between: usize) {
+        for name in names {
+            self.node().kill(name);
+            self.work();
+            for _ in 0..between {
+                self.try_one();
+            }
+        }
+    }
+
     /// The first of what waits happens. False if nothing waits.
     pub(crate) fn try_one(&mut self) -> bool {
         let sim = self.sim.as_ref().expect("it runs");
