@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use group::sim::{Costs, Ticket, World};
-use group::{Answer, Command, GroupError, Limits};
+use group::{Answer, Command, GroupError, Limits, Note, Refusal};
 
 use crate::lab::{Lab, SECOND, name};
 
@@ -157,5 +157,57 @@ fn a_node_is_linked_again_before_the_end_of_the_last_link_is_known() {
             assert_eq!(answer, Answer::Done(Ok(())), "{seed}");
             lab.world.run_for(SECOND);
         }
+    }
+}
+
+/// A machine that stands still for longer than a link may be silent: nobody hears anybody, and what
+/// was said before is read late.
+#[test]
+fn nodes_that_stand_still_together_do_not_take_each_other_for_lost() {
+    let mut lab = free(&["a", "b", "c"]);
+    lab.group("a", "g", &["a", "b", "c"]);
+    for node in ["a", "b", "c"] {
+        lab.world.notes(&name(node));
+    }
+    let limits = Limits::default();
+    // At any moment between two heart-beats.
+    for tenths in 0..20 {
+        lab.world
+            .run_for(limits.heartbeat + limits.heartbeat * tenths / 20);
+        for is_frozen in [true, false] {
+            for node in ["c", "b", "a"] {
+                lab.world.freeze(&name(node), is_frozen);
+            }
+            lab.world.run_for(limits.silence * 2);
+        }
+        for node in ["a", "b", "c"] {
+            assert_eq!(lab.world.notes(&name(node)), [], "{node} {tenths}");
+        }
+    }
+    // Who stands still alone is lost.
+    lab.world.freeze(&name("b"), true);
+    lab.world.run_for(limits.silence + limits.heartbeat * 2);
+    for node in ["a", "c"] {
+        let notes = lab.world.notes(&name(node));
+        let down = Note::LinkDown(name("b"), Refusal::Silent);
+        assert!(notes.contains(&down), "{node} {notes:?}");
+    }
+}
+
+#[test]
+fn a_group_is_made_by_nodes_that_stand_still_meanwhile() {
+    for after in moments() {
+        let mut lab = free(&["a", "b"]);
+        let ticket = make(&mut lab, "a", "g", &["a", "b"]);
+        lab.world.run_for(after);
+        for is_frozen in [true, false] {
+            for node in ["a", "b"] {
+                lab.world.freeze(&name(node), is_frozen);
+            }
+            if is_frozen {
+                lab.world.run_for(Limits::default().ask * 2);
+            }
+        }
+        assert_eq!(joined(&mut lab, &ticket, "g"), ["a", "b"], "{after:?}");
     }
 }
