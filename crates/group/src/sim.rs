@@ -140,6 +140,7 @@ struct SimNode {
     inbox: VecDeque<Arrival>,
     is_scheduled: bool,
     is_stalled: bool,
+    is_frozen: bool,
     busy_until: Moment,
     timer_at: Option<Moment>,
     /// Connections of this life: which pipe, and whether this is its dialling end.
@@ -306,6 +307,7 @@ impl World {
             inbox: VecDeque::new(),
             is_scheduled: false,
             is_stalled: false,
+            is_frozen: false,
             busy_until: Moment::ZERO,
             timer_at: None,
             conns: HashMap::new(),
@@ -335,7 +337,8 @@ impl World {
         node.life += 1;
         node.inbox.clear();
         node.outbox.borrow_mut().clear();
-        (node.is_scheduled, node.is_stalled, node.timer_at) = (false, false, None);
+        (node.is_scheduled, node.timer_at) = (false, None);
+        (node.is_stalled, node.is_frozen) = (false, false);
         let mut conns: Vec<u64> = node.conns.keys().copied().collect();
         // The table has no order of its own, and a simulation must repeat itself.
         conns.sort_unstable();
@@ -387,6 +390,17 @@ impl World {
         if let Some(at) = self.by_name.get(node).copied() {
             self.nodes[at].is_stalled = is_stalled;
             self.schedule(at);
+        }
+    }
+
+    /// Has a node do nothing at all, as if its machine was suspended, or go on.
+    pub fn freeze(&mut self, node: &NodeName, is_frozen: bool) {
+        if let Some(at) = self.by_name.get(node).copied() {
+            self.nodes[at].is_frozen = is_frozen;
+            if !is_frozen {
+                self.turn(at, Duration::ZERO);
+                self.schedule(at);
+            }
         }
     }
 
@@ -469,7 +483,7 @@ impl World {
     fn schedule(&mut self, node: usize) {
         let now = self.clock.now();
         let it = &mut self.nodes[node];
-        if it.is_scheduled || it.is_stalled || it.inbox.is_empty() {
+        if it.is_scheduled || it.is_stalled || it.is_frozen || it.inbox.is_empty() {
             return;
         }
         it.is_scheduled = true;
@@ -480,7 +494,7 @@ impl World {
     /// One thing that has arrived at a node.
     fn run(&mut self, at: usize) {
         self.nodes[at].is_scheduled = false;
-        if self.nodes[at].is_stalled {
+        if self.nodes[at].is_stalled || self.nodes[at].is_frozen {
             return;
         }
         let Some(arrival) = self.nodes[at].inbox.pop_front() else {
@@ -516,6 +530,9 @@ impl World {
     /// Lets a node do what it has to do now, and carries out what it wants of the network.
     fn turn(&mut self, at: usize, cost: Duration) {
         let node = &mut self.nodes[at];
+        if node.is_frozen {
+            return;
+        }
         let Some(Running { shard, .. }) = &mut node.running else {
             return;
         };

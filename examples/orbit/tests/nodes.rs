@@ -5,7 +5,7 @@ mod processes;
 
 use std::time::Duration;
 
-use group::{Node, NodeName, Options};
+use group::{Limits, Node, NodeName, Options};
 use orbit::generator::Fib;
 use orbit::nodes::{self, Job};
 use orbit::worker::Conf;
@@ -14,9 +14,20 @@ use processes::{Process, free_name, kill_one_of_three};
 /// Generous: a test machine may have much else to do.
 const WITHIN: Duration = Duration::from_secs(300);
 
+/// As generous, for what one node waits for from another one.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Nodes none of which takes another one for lost because it is slow.
 fn start(count: usize) -> Vec<Node> {
+    let limits = Limits {
+        handshake: PATIENCE,
+        silence: PATIENCE,
+        ask: PATIENCE,
+        ..Limits::default()
+    };
     let node = |number| {
         let options = Options::new(&free_name(number), b"orbit").shards(2);
+        let options = options.limits(limits.clone());
         Node::start(nodes::offer(options, || {})).unwrap()
     };
     (0..count).map(node).collect()

@@ -14,7 +14,7 @@ use super::{Caller, Effect, Machine, Wake, WakeKey};
 use crate::command::Answer;
 use crate::process::Event;
 use crate::types::{Body, CallError, MonitorRef, Name, NodeName, Pid, SpawnError};
-use crate::view::Space;
+use crate::view::{GroupId, Space};
 use crate::wire::{Change, Frame, Outcome, Question, Tell};
 
 /// What is spawned where.
@@ -69,7 +69,7 @@ pub(crate) struct Operation {
 pub(crate) enum Kind {
     /// Nodes are invited into a group that is made or grows.
     Invite {
-        group: crate::view::GroupId,
+        group: GroupId,
         is_new: bool,
         accepted: BTreeSet<NodeName>,
     },
@@ -81,8 +81,12 @@ pub(crate) enum Kind {
         /// What the caller asked for, to make the answer.
         purpose: super::changes::Purpose,
     },
-    /// The members take what this node tells them.
-    Apply { outcome: Outcome, origin: Origin },
+    /// The members take what this node tells them: a view of a group, or names.
+    Apply {
+        group: Option<GroupId>,
+        outcome: Outcome,
+        origin: Origin,
+    },
     /// This node coordinates: keepers do what it orders.
     Order {
         space: Space,
@@ -205,12 +209,47 @@ impl Machine {
         }
     }
 
-    pub(super) fn asks_lost(&mut self, node: &NodeName) {
+    /// The link with a node has ended, or cannot be made. With `again`, it is asked once more what
+    /// may be answered twice; the deadline stays.
+    pub(super) fn asks_lost(&mut self, node: &NodeName, again: bool) {
         let of_node = self.asks.iter().filter(|(_, ask)| ask.node == *node);
         let mut ids: Vec<u64> = of_node.map(|(id, _)| *id).collect();
         ids.sort_unstable();
         for id in ids {
-            self.resolve(id, Told::NoConnection);
+            let question = again.then(|| self.repeated(id)).flatten();
+            let is_asked = question.is_some_and(|question| {
+                let frame = Frame::Ask { ask: id, question };
+                self.transmit_to_life(node, None, frame).is_ok()
+            });
+            if !is_asked {
+                self.resolve(id, Told::NoConnection);
+            }
+        }
+    }
+
+    /// A question that may be asked twice, as it is asked now.
+    fn repeated(&self, id: u64) -> Option<Question> {
+        let ask = self.asks.get(&id)?;
+        #[cfg(test)]
+        if self.has(crate::model::bugs::Bug::AskOnce) {
+            return None;
+        }
+        match &ask.then {
+            Then::Names(_) => Some(Question::Names),
+            Then::Search(search) => Some(search.question()),
+            Then::Operation(operation) => match &self.operations.get(operation)?.kind {
+                Kind::Invite { group, .. } => Some(Question::Invite(group.clone())),
+                Kind::Apply { group, .. } => {
+                    // A node that is no member any more takes leave by itself.
+                    let id = group.as_ref()?;
+                    let view = &self.groups.get(&id.name)?.view;
+                    let is_told = view.id == *id && view.has(&ask.node);
+                    is_told.then(|| Question::Apply(view.clone()))
+                }
+                Kind::Gather(gather) => gather.question(),
+                Kind::Submit { .. } | Kind::Order { .. } => None,
+            },
+            Then::Spawn { .. } | Then::Call(_) | Then::Contest(_) | Then::Confirm(..) => None,
         }
     }
 
@@ -304,7 +343,9 @@ impl Machine {
                 is_new,
                 accepted,
             } => self.invited_all(operation.caller, group, is_new, accepted),
-            Kind::Apply { outcome, origin } => self.applied_by_all(outcome, origin),
+            Kind::Apply {
+                outcome, origin, ..
+            } => self.applied_by_all(outcome, origin),
             Kind::Order {
                 space,
                 claimed,

@@ -241,7 +241,11 @@ impl Machine {
         let operation = Operation {
             caller: Caller::Nobody,
             waiting: members,
-            kind: Kind::Apply { outcome, origin },
+            kind: Kind::Apply {
+                group: Some(view.id.clone()),
+                outcome,
+                origin,
+            },
         };
         let operation = self.new_operation(operation);
         let (question, after) = (Question::Apply(view.clone()), self.limits.silence);

@@ -272,6 +272,7 @@ impl Machine {
                 caller: Caller::Nobody,
                 waiting: BTreeSet::from([node.clone()]),
                 kind: Kind::Apply {
+                    group: None,
                     outcome: Outcome::Done,
                     origin: Origin::Made(Caller::Nobody, Name::clone(&view.id.name)),
                 },
@@ -438,7 +439,7 @@ impl Machine {
             Some(GroupError::RemoteGroup)
         } else if self.groups.contains_key(&name) || self.reserved.contains_key(&name) {
             Some(GroupError::NameInUse)
-        } else if self.groups.len() >= self.limits.groups_max
+        } else if self.groups.len() + self.reserved.len() >= self.limits.groups_max
             || self.operations.len() >= self.limits.operations_max
         {
             Some(GroupError::Busy)
@@ -558,6 +559,7 @@ impl Machine {
             caller: Caller::Nobody,
             waiting: others,
             kind: Kind::Apply {
+                group: Some(view.id.clone()),
                 outcome: Outcome::Added(members),
                 origin: Origin::Made(caller, Name::clone(&view.id.name)),
             },

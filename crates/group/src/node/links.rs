@@ -50,8 +50,11 @@ pub(crate) struct Conn {
 pub(crate) struct Peer {
     pub(super) up: Option<u64>,
     pub(super) dialing: Option<u64>,
-    /// Refused because the other side dials too: its connection is waited for.
+    /// Refused because of another connection: the other side's, which is waited for, or the last
+    /// one, whose end it has not heard of. Until then it is dialled again and again.
     awaited: Option<WakeKey>,
+    /// When that is given up.
+    awaited_until: Option<Moment>,
     redial: Option<(WakeKey, Duration)>,
     /// Frames that wait for the link; some are for one life of the node alone.
     pending: VecDeque<(Option<u64>, Frame)>,
@@ -256,13 +259,32 @@ impl Machine {
         }
     }
 
+    /// A connection to a node was refused because of another one. If that is none that it dials, it
+    /// is one that has ended here, and its end is on the way.
+    fn await_other(&mut self, node: &NodeName) {
+        let (now, handshake) = (self.now, self.limits.handshake);
+        let Some(peer) = self.peers.get_mut(node) else {
+            return;
+        };
+        let until = *peer.awaited_until.get_or_insert(now + handshake);
+        let pause = self.limits.dial_grace.min(until.saturating_since(now));
+        let key = self.wake_after(pause, Wake::Await(node.clone()));
+        if let Some(peer) = self.peers.get_mut(node) {
+            peer.awaited = Some(key);
+        }
+    }
+
     pub(super) fn await_due(&mut self, node: &NodeName) {
+        let now = self.now;
         if let Some(peer) = self.peers.get_mut(node)
             && peer.awaited.take().is_some()
             && !peer.is_up()
             && peer.dialing.is_none()
         {
-            self.unreachable(node, Refusal::Silent);
+            let is_over = peer.awaited_until.is_none_or(|until| until <= now);
+            if is_over || !self.reach(node) {
+                self.unreachable(node, Refusal::Silent);
+            }
         }
     }
 
@@ -291,6 +313,7 @@ impl Machine {
         peer.groups.clear();
         peer.told_names.clear();
         (peer.has_status, peer.failed) = (false, false);
+        peer.awaited_until = None;
         peer.is_tried &= is_ours;
         let pending = std::mem::take(&mut peer.pending);
         let keys = [peer.awaited.take(), peer.redial.take().map(|(key, _)| key)];
@@ -332,10 +355,7 @@ impl Machine {
         } else if peer.dialing == Some(id) {
             peer.dialing = None;
             if why == Refusal::Duplicate && !peer.is_up() {
-                let key = self.wake_after(self.limits.handshake, Wake::Await(node.clone()));
-                if let Some(peer) = self.peers.get_mut(&node) {
-                    peer.awaited = Some(key);
-                }
+                self.await_other(&node);
             } else if !peer.is_up() {
                 self.unreachable(&node, why);
             }
@@ -365,7 +385,7 @@ impl Machine {
         for space in spaces {
             self.drop_kept(&space, node);
         }
-        self.give_up_on(node);
+        self.give_up_on(node, why);
         self.retry_later(node);
     }
 
@@ -373,17 +393,19 @@ impl Machine {
     fn unreachable(&mut self, node: &NodeName, why: Refusal) {
         if let Some(peer) = self.peers.get_mut(node) {
             peer.pending.clear();
+            peer.awaited_until = None;
         }
         self.note(Note::Unreachable(node.clone(), why));
         self.tell_waiters(node, Err(GroupError::Refused(why)));
-        self.give_up_on(node);
+        self.give_up_on(node, why);
         self.retry_later(node);
     }
 
-    /// Everything that waits for a node fails, with a reason.
-    fn give_up_on(&mut self, node: &NodeName) {
+    /// Everything that waits for a node fails, with a reason; but for questions that can be asked
+    /// again, if the link was ended on purpose: the node is there.
+    fn give_up_on(&mut self, node: &NodeName, why: Refusal) {
         self.relations_lost(node, &Reason::NoConnection);
-        self.asks_lost(node);
+        self.asks_lost(node, why == Refusal::Left);
     }
 
     fn retry_later(&mut self, node: &NodeName) {
@@ -422,6 +444,11 @@ impl Machine {
             self.end_conn(id, why);
         } else if let Some(id) = peer.dialing {
             self.end_conn(id, why);
+        } else if let Some(peer) = self.peers.get_mut(node)
+            && let Some(key) = peer.awaited.take()
+        {
+            self.cancel(key);
+            self.unreachable(node, why);
         }
     }
 

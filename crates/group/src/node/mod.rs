@@ -34,6 +34,7 @@ pub(crate) mod relations;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use ring::hmac;
 use rustc_hash::FxHashMap;
@@ -180,7 +181,10 @@ pub(crate) struct Machine {
     key: hmac::Key,
     pub(crate) limits: Arc<Limits>,
     rng: Rng,
+    /// The time, without that in which this node did not run.
     pub(crate) now: Moment,
+    /// How long it did not run, in all its life.
+    missed: Duration,
     shards: u16,
     functions: BTreeSet<Name>,
     many_names: bool,
@@ -217,6 +221,9 @@ pub(crate) struct Machine {
     pub(crate) bug: Option<Bug>,
 }
 
+/// How late a node does what is due if it did not run; less is the usual delay of threads.
+const LATE_MIN: Duration = Duration::from_secs(1);
+
 /// A group that this node is in.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -234,6 +241,7 @@ impl Machine {
             hidden: settings.hidden,
             rng: Rng::with_seed(settings.seed),
             now,
+            missed: Duration::ZERO,
             shards: settings.shards.max(1),
             functions: settings.functions,
             many_names: settings.many_names,
@@ -289,11 +297,23 @@ impl Machine {
 
     /// When [`Machine::tick`] is due at the latest.
     pub(crate) fn next_deadline(&self) -> Option<Moment> {
-        self.wakes.first_key_value().map(|((at, _), _)| *at)
+        let first = self.wakes.first_key_value();
+        first.map(|((at, _), _)| *at + self.missed)
     }
 
     /// Takes note of the time, and does what is due.
+    ///
+    /// If that was due long ago, this node did not run: its machine was suspended, or had much else
+    /// to do. What the others said meanwhile waits to be read, so that nothing of that time counts
+    /// as their silence.
     pub(crate) fn tick(&mut self, now: Moment) {
+        let mut now = Moment::ZERO + now.saturating_since(Moment::ZERO + self.missed);
+        if let Some(((due, _), _)) = self.wakes.first_key_value() {
+            let late = now.saturating_since(*due);
+            if late >= LATE_MIN {
+                (self.missed, now) = (self.missed + late, *due);
+            }
+        }
         self.now = now;
         while let Some(entry) = self.wakes.first_entry() {
             if entry.key().0 > now {
@@ -312,7 +332,7 @@ impl Machine {
         }
     }
 
-    fn wake_after(&mut self, after: std::time::Duration, wake: Wake) -> WakeKey {
+    fn wake_after(&mut self, after: Duration, wake: Wake) -> WakeKey {
         self.next_wake += 1;
         let key = (self.now + after, self.next_wake);
         self.wakes.insert(key, wake);

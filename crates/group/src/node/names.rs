@@ -150,7 +150,11 @@ impl Machine {
         let operation = Operation {
             caller: Caller::Nobody,
             waiting: self.members_linked(space),
-            kind: Kind::Apply { outcome, origin },
+            kind: Kind::Apply {
+                group: None,
+                outcome,
+                origin,
+            },
         };
         let operation = self.new_operation(operation);
         let asks = self.expect_answers(operation);

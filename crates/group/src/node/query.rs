@@ -27,10 +27,24 @@ pub(crate) struct Search {
     is_asking_around: bool,
 }
 
+impl Search {
+    /// What is asked of each node.
+    pub(super) fn question(&self) -> Question {
+        let group = Name::clone(&self.group);
+        if self.is_asking_around {
+            return Question::Find(group);
+        }
+        let name = Name::clone(&self.name);
+        Question::Whereis { group, name }
+    }
+}
+
 /// Answers of many nodes.
 #[derive(Debug)]
 pub(crate) struct Gather {
     purpose: Gathering,
+    /// What is asked, if it may be asked twice.
+    question: Option<Question>,
     values: BTreeMap<NodeName, BTreeMap<Name, Value>>,
     done: Vec<NodeName>,
     missing: Vec<(NodeName, Missing)>,
@@ -47,13 +61,21 @@ enum Gathering {
 }
 
 impl Gather {
-    fn new(purpose: Gathering) -> Self {
+    fn new(purpose: Gathering, question: &Question) -> Self {
+        // To set an attribute twice might undo what somebody else has set in between.
+        let is_read = matches!(question, Question::Attributes(_));
         Gather {
             purpose,
+            question: is_read.then(|| question.clone()),
             values: BTreeMap::new(),
             done: Vec::new(),
             missing: Vec::new(),
         }
+    }
+
+    /// What is asked of each node, if it may be asked twice.
+    pub(super) fn question(&self) -> Option<Question> {
+        self.question.clone()
     }
 
     pub(super) fn told(&mut self, node: &NodeName, told: Told) {
@@ -113,13 +135,7 @@ impl Machine {
         let Some(node) = search.next.pop_front() else {
             return self.found(search.caller, None, search.body);
         };
-        let group = Name::clone(&search.group);
-        let question = if search.is_asking_around {
-            Question::Find(group)
-        } else {
-            let name = Name::clone(&search.name);
-            Question::Whereis { group, name }
-        };
+        let question = search.question();
         let after = self.limits.ask;
         self.ask(&node, question, after, Then::Search(Box::new(search)));
     }
@@ -248,7 +264,7 @@ impl Machine {
         deadline: Duration,
         purpose: Gathering,
     ) {
-        let mut gather = Gather::new(purpose);
+        let mut gather = Gather::new(purpose, &question);
         let mut waiting: BTreeSet<NodeName> = nodes.into_iter().collect();
         if waiting.remove(&self.me) {
             let told = self.answer_here(&question);
@@ -285,6 +301,7 @@ impl Machine {
             values,
             done,
             missing,
+            ..
         } = gather;
         let answer = match purpose {
             Gathering::Done => {

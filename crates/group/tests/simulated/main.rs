@@ -6,4 +6,5 @@ mod ends;
 mod faults;
 mod functions;
 mod lab;
+mod overlaps;
 mod shapes;

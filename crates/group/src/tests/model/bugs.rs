@@ -22,4 +22,6 @@ pub(crate) enum Bug {
     NoFreePeers,
     /// Hidden nodes are among the free ones.
     HiddenIsFree,
+    /// A question is lost with a link that is ended on purpose.
+    AskOnce,
 }
