@@ -19,6 +19,10 @@ const BASE_LOAD: u64 = 64;
 pub struct Options {
     /// A candidate is warm if it lags less, in milliseconds. Default: 1,000.
     pub lag_ms_max: u32,
+    /// A home whose own copy has not got on for so long, in milliseconds, loses the stream to a
+    /// warm candidate: its store refuses to write, or it waits for a snapshot. Longer than a
+    /// stalled consumer takes to be replaced. Default: 20,000.
+    pub stuck_ms_max: u32,
     /// Planned moves at a time; homes for streams without one are not counted. Default: 1.
     pub moves_max: usize,
     /// A planned move happens if the fullest node has so many percent more than the emptiest would
@@ -30,6 +34,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             lag_ms_max: 1_000,
+            stuck_ms_max: 20_000,
             moves_max: 1,
             gap_percent: 10,
         }
@@ -179,14 +184,16 @@ impl Plan<'_> {
         moves
     }
 
-    /// Away from nodes that are slow or drain, if somebody warm takes it.
+    /// Away from nodes that are slow or drain, or do not get on with this stream, if somebody warm
+    /// takes it.
     fn evictions(&mut self) -> Vec<Move> {
         let mut moves = Vec::new();
         for stream in 0..self.view.homes.len() {
             let Some(home) = self.view.homes[stream].as_deref() else {
                 continue;
             };
-            if self.may_be_home(home) || moves.len() >= self.options.moves_max {
+            let may_stay = self.may_be_home(home) && !self.is_stuck(home, stream);
+            if may_stay || moves.len() >= self.options.moves_max {
                 continue;
             }
             if let Some(to) = self
@@ -229,6 +236,12 @@ impl Plan<'_> {
 
     fn is_warm(&self, node: &str, stream: usize) -> bool {
         self.report(node, stream).lag_ms < self.options.lag_ms_max
+    }
+
+    /// A node that has said nothing of the stream yet is not.
+    fn is_stuck(&self, node: &str, stream: usize) -> bool {
+        let lag = self.report(node, stream).lag_ms;
+        lag != u32::MAX && lag >= self.options.stuck_ms_max
     }
 
     fn moved(&mut self, stream: usize, to: String, is_planned: bool) -> Move {

@@ -180,3 +180,30 @@ fn copies_spread_over_zones() {
     }
     assert_eq!(replicas(&nodes, StreamId(0), 9).len(), 4);
 }
+
+/// Goal: a home whose own copy does not get on for long loses that stream alone, to somebody warm;
+/// one that lags for a moment, or while nobody is warm, keeps it.
+#[test]
+fn a_home_that_is_stuck_loses_the_stream() {
+    let options = Options::default();
+    let mut view = view(&[1, 1], 2);
+    view.homes = vec![Some("a".to_owned()), Some("b".to_owned())];
+    let set = |view: &mut View, node: &str, lag_ms| {
+        view.nodes.get_mut(node).unwrap().streams[0].lag_ms = lag_ms;
+    };
+    set(&mut view, "a", options.stuck_ms_max - 1);
+    assert_eq!(plan(&options, &view), []);
+    set(&mut view, "a", options.stuck_ms_max);
+    set(&mut view, "b", options.lag_ms_max);
+    assert_eq!(plan(&options, &view), []);
+    set(&mut view, "b", 0);
+    let expected = Move {
+        stream: StreamId(0),
+        to: "b".to_owned(),
+        is_planned: true,
+    };
+    assert_eq!(plan(&options, &view), [expected]);
+    // It does not come back while the copy does not get on.
+    view.homes[0] = Some("b".to_owned());
+    assert_eq!(plan(&options, &view), []);
+}
