@@ -203,7 +203,14 @@ fn a_home_that_is_stuck_loses_the_stream() {
         is_planned: true,
     };
     assert_eq!(plan(&options, &view), [expected]);
-    // It does not come back while the copy does not get on.
+    // It does not come back while the copy does not get on; others go there as before.
     view.homes[0] = Some("b".to_owned());
+    let expected = Move {
+        stream: StreamId(1),
+        to: "a".to_owned(),
+        is_planned: true,
+    };
+    assert_eq!(plan(&options, &view), [expected]);
+    view.homes[1] = Some("a".to_owned());
     assert_eq!(plan(&options, &view), []);
 }
