@@ -157,8 +157,6 @@ fn clients_of_one_link_do_not_feel_each_other() {
     let mut carol = Person::online(&mut nodes, &carol, &edge);
     let mut other = Person::online(&mut nodes, &dave, &edge);
     let started = Instant::now();
-    // Where the machine has much else to do, also that he has too much waiting.
-    alice.allow_refusals();
     for n in 0..SHOUTS {
         alice.shout(&bob, BYTES);
         if n % 100 == 0 {

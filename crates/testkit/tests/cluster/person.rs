@@ -44,19 +44,6 @@ pub(crate) struct Person {
     kind: Kind,
     /// How the stream ended each time that the session was taken up again.
     ends: Vec<String>,
-    /// What she says may be refused for now, as to somebody whose home has too much to do.
-    may_be_refused: bool,
-}
-
-/// Whether it says that the server has too much to do now (RFC 6120, section 8.3.3.18).
-fn is_refused_for_now(stanza: &Element) -> bool {
-    let error = stanza.children().find(|child| child.name == "error");
-    error.is_some_and(|error| {
-        error.attr("type") == Some("wait")
-            && error
-                .children()
-                .any(|child| child.name == "resource-constraint")
-    })
 }
 
 /// A client without stream management that is online and reads nothing.
@@ -154,7 +141,6 @@ impl Person {
             refuge: at,
             kind,
             ends: Vec::new(),
-            may_be_refused: false,
         };
         person.await_accepted();
         person
@@ -270,11 +256,6 @@ impl Person {
         ));
     }
 
-    /// From here on, what she says may be refused for now.
-    pub(crate) fn allow_refusals(&mut self) {
-        self.may_be_refused = true;
-    }
-
     /// Says something to everybody in a room.
     pub(crate) fn say_in(&mut self, room: &str, body: &str) {
         self.last_id += 1;
@@ -348,8 +329,7 @@ impl Person {
             let body = element.children().find(|child| child.name == "body");
             let from = element.attr("from").unwrap_or_default();
             assert!(
-                element.attr("type") != Some("error")
-                    || (self.may_be_refused && is_refused_for_now(element)),
+                element.attr("type") != Some("error"),
                 "an error came\n{element}"
             );
             self.results += usize::from(element.child(MAM, "result").is_some());
