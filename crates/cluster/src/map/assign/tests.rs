@@ -197,20 +197,15 @@ fn a_home_that_is_stuck_loses_the_stream() {
     set(&mut view, "b", options.lag_ms_max);
     assert_eq!(plan(&options, &view), []);
     set(&mut view, "b", 0);
-    let expected = Move {
-        stream: StreamId(0),
-        to: "b".to_owned(),
+    let moved = |stream, to: &str| Move {
+        stream: StreamId(stream),
+        to: to.to_owned(),
         is_planned: true,
     };
-    assert_eq!(plan(&options, &view), [expected]);
+    assert_eq!(plan(&options, &view), [moved(0, "b")]);
     // It does not come back while the copy does not get on; others go there as before.
     view.homes[0] = Some("b".to_owned());
-    let expected = Move {
-        stream: StreamId(1),
-        to: "a".to_owned(),
-        is_planned: true,
-    };
-    assert_eq!(plan(&options, &view), [expected]);
+    assert_eq!(plan(&options, &view), [moved(1, "a")]);
     view.homes[1] = Some("a".to_owned());
     assert_eq!(plan(&options, &view), []);
 }
