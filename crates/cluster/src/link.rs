@@ -301,8 +301,11 @@ struct Shared {
     names: Mutex<BTreeMap<String, PeerId>>,
     /// By number. Read by every sender, without a lock.
     peers: Box<[OnceLock<Arc<Peer>>]>,
-    /// Packets that came back.
+    /// Packets that came back, and those that were for nobody's home.
     returned: Mutex<VecDeque<Vec<u8>>>,
+    /// Of the latter, since somebody took them.
+    kept: AtomicUsize,
+    kept_bytes: AtomicUsize,
     /// Peers whose process is gone.
     gone: Mutex<Vec<PeerId>>,
     incoming: Mutex<HashMap<String, Arc<Mutex<incoming::Incoming>>>>,
@@ -352,6 +355,8 @@ impl Links {
             names: Mutex::default(),
             peers: (0..PEERS_MAX).map(|_| OnceLock::new()).collect(),
             returned: Mutex::default(),
+            kept: AtomicUsize::new(0),
+            kept_bytes: AtomicUsize::new(0),
             gone: Mutex::default(),
             incoming: Mutex::default(),
             handle: runtime.handle().clone(),
@@ -442,9 +447,35 @@ impl Links {
         }
     }
 
-    /// Packets that came back since this was asked last.
+    /// Keeps a packet for somebody whose home nobody knows with those that came back.
+    ///
+    /// # Errors
+    /// The packet: as many are kept as may wait for a peer.
+    pub fn keep(&self, packet: Vec<u8>) -> Result<(), Vec<u8>> {
+        let Shared {
+            options,
+            kept,
+            kept_bytes,
+            ..
+        } = &*self.shared;
+        let mut returned = lock(&self.shared.returned);
+        // Both change under the lock only.
+        let bytes = kept_bytes.load(Ordering::Relaxed) + packet.len();
+        if kept.load(Ordering::Relaxed) >= options.queue_max || bytes > options.bytes_max {
+            return Err(packet);
+        }
+        kept.fetch_add(1, Ordering::Relaxed);
+        kept_bytes.store(bytes, Ordering::Relaxed);
+        returned.push_back(packet);
+        Ok(())
+    }
+
+    /// Packets that came back or were kept since this was asked last.
     pub fn take_returned(&self) -> VecDeque<Vec<u8>> {
-        std::mem::take(&mut lock(&self.shared.returned))
+        let mut returned = lock(&self.shared.returned);
+        self.shared.kept.store(0, Ordering::Relaxed);
+        self.shared.kept_bytes.store(0, Ordering::Relaxed);
+        std::mem::take(&mut returned)
     }
 
     /// Peers whose process has gone since this was asked last.

@@ -305,6 +305,10 @@ impl Away for Others {
         self.links.send(PeerId(to.0), packet)
     }
 
+    fn keep(&self, packet: Vec<u8>) -> Result<(), Vec<u8>> {
+        self.links.keep(packet)
+    }
+
     fn answer(&self, to: NodeId, packet: Vec<u8>) {
         self.links.answer(PeerId(to.0), packet);
     }

@@ -20,7 +20,14 @@ pub trait Away: Send + Sync {
     /// The packet, if too much waits for that node.
     fn send(&self, to: NodeId, packet: Vec<u8>) -> Result<(), Vec<u8>>;
 
-    /// The same for the answer to a packet that came: there are no more of them than packets.
+    /// Keeps a packet for somebody whose home nobody knows, as while it moves, until one is known or
+    /// the time for it is up: `Door::take_back` is asked.
+    ///
+    /// # Errors
+    /// The packet, if too much is kept.
+    fn keep(&self, packet: Vec<u8>) -> Result<(), Vec<u8>>;
+
+    /// The answer to a packet that came: there are no more of them than packets.
     fn answer(&self, to: NodeId, packet: Vec<u8>);
 
     /// The format level of what other nodes are sent: all of them know it.

@@ -286,6 +286,10 @@ mod tests {
             Ok(())
         }
 
+        fn keep(&self, packet: Vec<u8>) -> Result<(), Vec<u8>> {
+            Err(packet)
+        }
+
         fn answer(&self, _to: NodeId, _packet: Vec<u8>) {}
 
         fn level(&self) -> Level {

@@ -106,7 +106,8 @@ impl Post {
         }
     }
 
-    /// Hands a message to the link of its recipient's home.
+    /// Hands a message to the link of its recipient's home. While nobody knows a home, it waits for
+    /// one: a range that moves from here has none for a moment.
     fn send_away(
         &self,
         cluster: &Cluster,
@@ -115,24 +116,24 @@ impl Post {
         activate: bool,
     ) -> Result<(), Said> {
         let range = place.range(to);
-        let Some((node, tenure)) = place.away(range) else {
-            return Err(said);
-        };
+        let (node, tenure) = place.away(range).unzip();
         let Said { message, debt } = said;
-        let credit = debt.and_then(|debt| self.credits.keep(debt, Some(node)));
+        let credit = debt.and_then(|debt| self.credits.keep(debt, node));
         let envelope = Envelope {
             to: Name::clone(to),
             range: range.index(),
-            tenure,
+            // None has that number.
+            tenure: tenure.unwrap_or(0),
             activate,
             credit,
             message,
         };
         let mut bytes = Vec::new();
         let packet = Packet::Message(envelope);
-        let sent = match packet.encode(&mut bytes) {
-            Ok(()) => cluster.away.send(node, bytes).is_ok(),
-            Err(why) => {
+        let sent = match (packet.encode(&mut bytes), node) {
+            (Ok(()), Some(node)) => cluster.away.send(node, bytes).is_ok(),
+            (Ok(()), None) => cluster.away.keep(bytes).is_ok(),
+            (Err(why), _) => {
                 tracing::error!(%to, %why, "a message has no form as bytes");
                 false
             }

@@ -446,6 +446,33 @@ fn a_client_waits_for_the_next_home() {
     }
 }
 
+/// Goal: what somebody says to an account whose home is on its way to another node is not refused:
+/// it waits, and the next home answers. While nothing more can wait it is refused at once.
+#[test]
+fn what_is_said_to_an_account_waits_while_its_home_moves() {
+    let two = Two::start(&["alice", "bob"]);
+    let mut alice = Client::login(two.home.node().addresses()[0], "alice", "a");
+    let range = two.home.door.range("bob@localhost");
+    let ask = |id: &str| {
+        format!("<iq type='get' id='{id}' to='bob@localhost'><vCard xmlns='vcard-temp'/></iq>")
+    };
+    assert_ne!(range, two.home.door.range("alice@localhost"));
+    two.home.door.lose(&[range]);
+    alice.send(&ask("waits"));
+    alice.send("<iq type='get' id='between' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
+    let between = alice.expect("id='between'");
+    assert!(!between.contains("id='waits'"), "{between}");
+    two.edge.door.gain(&[range], 6);
+    two.home.door.set_away(range, Some((EDGE, 6)));
+    let answer = alice.expect("id='waits'");
+    assert!(!answer.contains("resource-constraint"), "{answer}");
+    two.edge.door.lose(&[range]);
+    two.home.door.set_away(range, None);
+    two.home.way.refuse(true);
+    alice.send(&ask("refused"));
+    alice.expect("resource-constraint");
+}
+
 /// Goal: a range that moves ends its streams, those of its own clients and of others; who comes
 /// again while there is no home for too long, or one that does not answer, is told so.
 #[test]

@@ -66,9 +66,11 @@ impl<'a> Homes<'a> {
             };
             self.serve(stream, serving);
             let home = map.homes.get(usize::from(stream.0)).cloned().flatten();
+            // What is for the home of a node that died waits for the next one.
+            let is_there = |node: &String| *node != self.own && self.peers.contains_key(node);
             self.find(
                 stream,
-                home.filter(|(node, _)| *node != self.own && serving == 0),
+                home.filter(|(node, _)| serving == 0 && is_there(node)),
             );
         }
     }

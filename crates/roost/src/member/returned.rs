@@ -12,39 +12,53 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 /// Packets that wait; at one more the sender of the oldest is told.
 const PACKETS_MAX: usize = 65_536;
 
+/// Their bytes; likewise.
+const BYTES_MAX: usize = 64 * 1_024 * 1_024;
+
 /// See the module.
 pub(crate) struct Returned {
     waiting: VecDeque<(Moment, Vec<u8>)>,
+    bytes: usize,
     wait_max: Duration,
     packets_max: usize,
+    bytes_max: usize,
 }
 
 impl Returned {
     pub(crate) fn new() -> Returned {
         Returned {
             waiting: VecDeque::new(),
+            bytes: 0,
             wait_max: WAIT_MAX,
             packets_max: PACKETS_MAX,
+            bytes_max: BYTES_MAX,
         }
     }
 
     /// Packets came back.
     pub(super) fn add(&mut self, now: Moment, packets: impl IntoIterator<Item = Vec<u8>>) {
-        self.waiting
-            .extend(packets.into_iter().map(|packet| (now, packet)));
+        for packet in packets {
+            self.bytes += packet.len();
+            self.waiting.push_back((now, packet));
+        }
     }
 
     /// Offers each to `take`, which says whether it has gone, and must have done with one for which
     /// this is the last time.
     pub(super) fn offer(&mut self, now: Moment, mut take: impl FnMut(&[u8], bool) -> bool) {
         let mut excess = self.waiting.len().saturating_sub(self.packets_max);
+        let mut excess_bytes = self.bytes.saturating_sub(self.bytes_max);
         for _ in 0..self.waiting.len() {
             let Some((since, packet)) = self.waiting.pop_front() else {
                 return;
             };
-            let is_last = excess > 0 || now.saturating_since(since) >= self.wait_max;
+            let is_too_much = excess > 0 || excess_bytes > 0;
+            let is_last = is_too_much || now.saturating_since(since) >= self.wait_max;
             excess = excess.saturating_sub(1);
+            excess_bytes = excess_bytes.saturating_sub(packet.len());
+            self.bytes -= packet.len();
             if !take(&packet, is_last) && !is_last {
+                self.bytes += packet.len();
                 self.waiting.push_back((since, packet));
             }
         }
@@ -86,6 +100,25 @@ mod tests {
             last.iter().map(|(p, l)| (p.as_slice(), *l)).eq(expected),
             "{last:?}"
         );
+    }
+
+    /// Goal: more bytes than may wait are offered for the last time, the oldest first.
+    #[test]
+    fn the_oldest_go_at_the_bound_of_bytes() {
+        let mut returned = Returned::new();
+        let packet = |n: usize| vec![n as u8; BYTES_MAX / 4];
+        returned.add(Moment::ZERO, (0..6).map(packet));
+        let mut gone = Vec::new();
+        let mut offer = |returned: &mut Returned| {
+            returned.offer(Moment::ZERO, |packet, is_last| {
+                gone.extend(is_last.then(|| packet[0]));
+                packet[0] == 5
+            });
+        };
+        offer(&mut returned);
+        offer(&mut returned);
+        assert_eq!(gone, [0, 1]);
+        assert_eq!(returned.bytes, 3 * (BYTES_MAX / 4));
     }
 
     /// Goal: more than may wait is offered for the last time, the oldest first.

@@ -131,6 +131,10 @@ impl Away for Way {
         self.0.links.send(PeerId(to.0), packet)
     }
 
+    fn keep(&self, packet: Vec<u8>) -> Result<(), Vec<u8>> {
+        self.0.links.keep(packet)
+    }
+
     fn answer(&self, to: NodeId, packet: Vec<u8>) {
         self.0.links.answer(PeerId(to.0), packet);
     }

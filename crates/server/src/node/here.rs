@@ -98,6 +98,10 @@ impl Away for Here {
         }
     }
 
+    fn keep(&self, packet: Vec<u8>) -> Result<(), Vec<u8>> {
+        self.others.keep(packet)
+    }
+
     fn answer(&self, to: NodeId, packet: Vec<u8>) {
         if to != HERE {
             return self.others.answer(to, packet);

@@ -46,6 +46,8 @@ pub(crate) struct Way {
     /// What was not taken where it arrived is sent on once its sender knows where to; otherwise its
     /// sender hears that nobody has it.
     does_wait: AtomicBool,
+    /// For nobody's home.
+    kept: Mutex<Vec<Vec<u8>>>,
     door: OnceLock<Door>,
     /// Of the node that sends.
     origin: OnceLock<Door>,
@@ -141,6 +143,7 @@ impl Way {
     fn carry(&self, from: NodeId) {
         let mut returned: Vec<Vec<u8>> = Vec::new();
         while !self.is_over.load(Ordering::Relaxed) {
+            returned.append(&mut self.kept.lock().unwrap());
             if !returned.is_empty() {
                 let origin = self.origin.get().unwrap();
                 returned.retain(|packet| !origin.take_back(packet, false));
@@ -186,6 +189,14 @@ impl Away for Way {
             Some(late) => late.push(packet),
             None => self.push(packet),
         }
+        Ok(())
+    }
+
+    fn keep(&self, packet: Vec<u8>) -> Result<(), Vec<u8>> {
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err(packet);
+        }
+        self.kept.lock().unwrap().push(packet);
         Ok(())
     }
 

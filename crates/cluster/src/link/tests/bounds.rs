@@ -246,6 +246,26 @@ fn connections_beyond_the_bound_wait() {
     until("connected", || c.links.status()[0].is_connected);
 }
 
+/// Goal: as many packets are kept for nobody's home as may wait for a peer, or as many of their
+/// bytes, and again as soon as somebody has taken them.
+#[test]
+fn no_more_is_kept_than_may_wait_for_a_peer() {
+    let a = node("a", 1, &idle());
+    let (packets, mib) = (a.links.shared.options.queue_max, 1 << 20);
+    for _ in 0..2 {
+        for n in 0..packets {
+            assert!(a.links.keep(vec![1]).is_ok(), "{n}");
+        }
+        assert_eq!(a.links.keep(vec![2]), Err(vec![2]));
+        assert_eq!(a.links.take_returned().len(), packets);
+        for n in 0..32 {
+            assert!(a.links.keep(vec![3; mib]).is_ok(), "{n}");
+        }
+        assert_eq!(a.links.keep(vec![4]), Err(vec![4]));
+        assert_eq!(a.links.take_returned().len(), 32);
+    }
+}
+
 /// Goal: 32 MB may wait for a peer that does not take anything, and not a packet more; when it
 /// takes, there is room again.
 #[test]

@@ -46,6 +46,10 @@ impl Away for Link {
         Ok(())
     }
 
+    fn keep(&self, packet: Vec<u8>) -> Result<(), Vec<u8>> {
+        Err(packet)
+    }
+
     fn answer(&self, _to: NodeId, packet: Vec<u8>) {
         self.note(&packet);
     }
