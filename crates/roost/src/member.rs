@@ -506,7 +506,9 @@ pub(crate) fn take_back(links: &Links, door: &Door, returned: &mut Returned, now
         );
     }
     returned.add(now, links.take_returned());
-    returned.offer(now, |packet, is_last| door.take_back(packet, is_last));
+    returned.offer(now, |packet, is_last| {
+        door.take_back(packet, (!is_last).then_some(now))
+    });
 }
 
 fn note_links(links: &Links) {

@@ -5,6 +5,7 @@ mod door;
 mod here;
 mod setup;
 mod sim;
+mod tried;
 
 use std::io;
 use std::net::SocketAddr;
@@ -199,6 +200,7 @@ impl Node {
             remote,
             returns,
             keepers,
+            tried: Arc::default(),
             network: Arc::clone(&shared),
             admin: admin.clone(),
         });

@@ -473,6 +473,24 @@ fn what_is_said_to_an_account_waits_while_its_home_moves() {
     alice.expect("resource-constraint");
 }
 
+/// Goal: what comes to the next home before that serves goes there again. It waited for a home of
+/// yet another tenure, and was refused after ten seconds.
+#[test]
+fn what_comes_before_a_home_serves_goes_there_again() {
+    let two = Two::start(&["alice", "bob"]);
+    two.home.way.waits_for_homes();
+    let mut alice = Client::login(two.home.node().addresses()[0], "alice", "a");
+    let range = two.home.door.range("bob@localhost");
+    two.home.door.lose(&[range]);
+    two.home.door.set_away(range, Some((EDGE, 6)));
+    alice.send("<iq type='get' id='early' to='bob@localhost'><vCard xmlns='vcard-temp'/></iq>");
+    // It comes back more than once.
+    thread::sleep(Duration::from_millis(250));
+    two.edge.door.gain(&[range], 6);
+    let answer = alice.expect("id='early'");
+    assert!(!answer.contains("resource-constraint"), "{answer}");
+}
+
 /// Goal: a range that moves ends its streams, those of its own clients and of others; who comes
 /// again while there is no home for too long, or one that does not answer, is told so.
 #[test]

@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use actor::{Addr, Core, Handle, Mail as _, Name, ShardId};
 use net::{ConnRef, RemoteIo};
+use stdx::time::Moment;
 use store::{RangeId, Store};
 use wire::{Adopt, Errand, Join, Joined};
 
 use super::here::Here;
+use super::tried::Tried;
 use crate::admin::Admin;
 use crate::away::{NodeId, Taken};
 use crate::elsewhere::Returned;
@@ -43,6 +45,8 @@ pub struct Door {
     pub(super) returns: Vec<Addr<Returned>>,
     /// Who keeps the connections of each shard that are shared with other nodes.
     pub(super) keepers: Vec<Addr<KeeperMsg>>,
+    /// Homes that did not take a packet.
+    pub(super) tried: Arc<Mutex<Tried>>,
     pub(super) network: Arc<net::Shared>,
     /// Who answers operators of other nodes.
     pub(super) admin: Admin,
@@ -262,9 +266,10 @@ impl Door {
     }
 
     /// A packet of this node that no other one took: it is sent to where its recipient is at home
-    /// now, or its sender is told if that `is_over`. False if it is to be tried again a moment
-    /// later: nobody knows a home, or the one that did not take it.
-    pub fn take_back(&self, bytes: &[u8], is_over: bool) -> bool {
+    /// now; without a time this is the end of it, and its sender is told. False if it is to be
+    /// offered again a moment later: nobody knows a home, or only the one that did not take it,
+    /// which is not tried each time. What came back is offered together, with the same time.
+    pub fn take_back(&self, bytes: &[u8], now: Option<Moment>) -> bool {
         let Ok(arrival) = wire::Arrival::read(bytes) else {
             return true;
         };
@@ -289,15 +294,15 @@ impl Door {
             }
             return true;
         }
-        if let Some((range, tenure)) = arrival.place()
+        if let (Some(now), Some((range, tenure))) = (now, arrival.place())
             && let Some(range) = RangeId::from_index(range)
         {
-            let is_known = self.place.is_here(range)
-                || self
-                    .place
-                    .away(range)
-                    .is_some_and(|(_, newer)| newer != tenure);
-            if !is_known && !is_over {
+            let may_go = self.place.is_here(range)
+                || match self.place.away(range) {
+                    Some((_, same)) if same == tenure => self.may_try(range, tenure, now),
+                    other => other.is_some(),
+                };
+            if !may_go {
                 return false;
             }
         }
@@ -309,7 +314,7 @@ impl Door {
             to,
             said,
             activate,
-            is_over,
+            is_over: now.is_none(),
         };
         while let Err(refused) = self.handle.send(self.returns[shard], msg) {
             if self.is_over() {
@@ -319,6 +324,13 @@ impl Door {
             msg = refused.into_inner();
         }
         true
+    }
+
+    /// Whether a home that did not take something may serve by now.
+    fn may_try(&self, range: RangeId, tenure: u32, now: Moment) -> bool {
+        let tried = self.tried.lock();
+        let mut tried = tried.unwrap_or_else(PoisonError::into_inner);
+        tried.again(range, tenure, now)
     }
 
     /// A process of a node is gone: nobody there answers any more.

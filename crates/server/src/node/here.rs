@@ -58,7 +58,7 @@ impl Here {
             Taken::Yes => true,
             Taken::Later => false,
             Taken::Moved(_) => {
-                door.take_back(packet, true);
+                door.take_back(packet, None);
                 true
             }
             Taken::Bad(why) => {

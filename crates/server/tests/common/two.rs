@@ -12,6 +12,7 @@ use server::admin::{Request, Response};
 use server::away::{Away, Cluster, NodeId, Taken};
 use server::{Door, Node, Options};
 use stdx::Level;
+use stdx::time::{Clock as _, SystemClock};
 use store::{Journal, LocalJournal, RangeId, Store};
 
 use super::{Client, Disk, PATIENCE, new_disk, options, store_on};
@@ -127,7 +128,7 @@ impl Way {
     /// What is held comes back to its sender, for the last time.
     pub(crate) fn give_back(&self) {
         for packet in std::mem::take(&mut *self.queue.lock().unwrap()) {
-            assert!(self.origin.get().unwrap().take_back(&packet, true));
+            assert!(self.origin.get().unwrap().take_back(&packet, None));
         }
     }
 
@@ -142,11 +143,13 @@ impl Way {
     /// Until the test is over.
     fn carry(&self, from: NodeId) {
         let mut returned: Vec<Vec<u8>> = Vec::new();
+        let clock = SystemClock::new();
         while !self.is_over.load(Ordering::Relaxed) {
             returned.append(&mut self.kept.lock().unwrap());
             if !returned.is_empty() {
                 let origin = self.origin.get().unwrap();
-                returned.retain(|packet| !origin.take_back(packet, false));
+                let now = Some(clock.now());
+                returned.retain(|packet| !origin.take_back(packet, now));
             }
             let packet = match self.is_held.load(Ordering::Relaxed) {
                 true => None,
@@ -157,7 +160,7 @@ impl Way {
                 continue;
             };
             if self.is_older.load(Ordering::Relaxed) && packet[0] > 3 {
-                self.origin.get().unwrap().take_back(&packet, true);
+                self.origin.get().unwrap().take_back(&packet, None);
                 continue;
             }
             loop {
@@ -170,7 +173,7 @@ impl Way {
                     }
                     Taken::Moved(_) => {
                         let origin = self.origin.get().unwrap();
-                        assert!(origin.take_back(&packet, true));
+                        assert!(origin.take_back(&packet, None));
                         break;
                     }
                     Taken::Bad(why) => panic!("{why}"),
