@@ -9,7 +9,7 @@ use xmpp::error::Condition;
 use xmpp::form::Form;
 use xmpp::ns::DATA_FORMS;
 
-use crate::access::Affiliation;
+use crate::access::{AccessModel, Affiliation};
 use crate::config::{Config, FORM_TYPE};
 use crate::error::{NS, NS_OWNER, Refusal};
 use crate::record::Record;
@@ -243,9 +243,12 @@ impl Service {
             true => self.audience(name, now, true),
             false => crate::event::Told::default(),
         };
+        // Later on nobody knows who might have entered: where a node that was not for everybody has
+        // gone, its subscribers are told now, and nobody who asks then.
+        let is_for_all = matches!(config.access, AccessModel::Open | AccessModel::Authorize);
         let record = Record::Deleted {
             node: name.to_string(),
-            moved_to,
+            moved_to: moved_to.filter(|_| is_for_all),
         };
         let (own, name) = (request.cloned(), Arc::clone(name));
         self.commit(vec![record], request, now, move |service, _| {

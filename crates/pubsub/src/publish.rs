@@ -43,6 +43,8 @@ impl Service {
         let config = match self.state.node(&name) {
             Some(node) => {
                 self.check_publisher(ask, node)?;
+                let id = publication.as_ref().and_then(|one| one.id.as_deref());
+                self.check_replaced(ask, node, id)?;
                 self.check_options(&node.config, options.as_ref())?;
                 Arc::clone(&node.config)
             }
@@ -123,6 +125,20 @@ impl Service {
         let is_subscribed = node.is_subscribed(ask.bare, ask.now.at)
             && self.may_enter(node, ask.bare, ask.now).is_ok();
         match may_publish(affiliation, node.config.publish, is_subscribed) {
+            true => Ok(()),
+            false => Err(Condition::Forbidden.into()),
+        }
+    }
+
+    /// Who may not remove an item does not put another one in its place either: where everybody may
+    /// publish, nobody takes the words of others away, or has them for his own.
+    fn check_replaced(&self, ask: &Ask<'_>, node: &Node, id: Option<&str>) -> Result<(), Refusal> {
+        let item = id.and_then(|id| node.item(id, ask.now.at));
+        let Some(item) = item.filter(|_| node.config.keeps_items) else {
+            return Ok(());
+        };
+        let is_own = *item.publisher == *ask.bare;
+        match may_retract(self.affiliation(node, ask.bare), is_own) {
             true => Ok(()),
             false => Err(Condition::Forbidden.into()),
         }

@@ -303,6 +303,9 @@ impl Model {
             (_, PublishModel::Open) => true,
         };
         unless(!may, FORBIDDEN)?;
+        let by_another = |&(known, by): &(u8, u8)| known == item && by != user;
+        let is_owner = node.affiliation(user) == Affiliation::Owner;
+        unless(!is_owner && node.items.iter().any(by_another), FORBIDDEN)?;
         unless(only_if.is_some_and(|wanted| wanted != node.access), UNMET)?;
         let events = self.audience(node);
         let node = self.nodes.get_mut(&number).ok_or(NOT_FOUND)?;

@@ -291,3 +291,20 @@ fn section_8_2_owners_hear_of_subscriptions_if_they_want_to() {
         &["subscription='none'/>"],
     );
 }
+
+/// Where a private node has gone is nothing for those who could not enter it.
+#[test]
+fn section_8_4_2_a_private_node_leaves_no_trace_for_others() {
+    for access in ["whitelist", "presence", "roster"] {
+        let groups = ("roster_groups_allowed", "servants");
+        let mut world = World::with_node(&[("access_model", access), groups]);
+        world.affiliate(FRANCISCO, "member").unwrap();
+        world.subscribe(FRANCISCO).unwrap();
+        world.mail.clear();
+        let delete = format!("<delete node='{NODE}'><redirect uri='xmpp:x?;node=y'/></delete>");
+        world.own(HAMLET, "set", &delete).unwrap();
+        let notice = world.read_one("francisco@denmark.example");
+        has(&notice, &["<redirect uri='xmpp:x?;node=y'/>"]);
+        refused(world.subscribe(BERNARDO), "item-not-found/cancel");
+    }
+}

@@ -274,6 +274,22 @@ fn section_7_2_items_are_removed_by_who_published_them_and_by_owners() {
 }
 
 #[test]
+fn section_7_1_2_an_item_of_somebody_else_is_not_replaced() {
+    let mut world = World::with_node(&[("publish_model", "open"), ("itemreply", "publisher")]);
+    world.publish(FRANCISCO, "a").unwrap();
+    refused(world.publish(BERNARDO, "a"), "forbidden/auth");
+    world.affiliate(BERNARDO, "publisher").unwrap();
+    refused(world.publish(BERNARDO, "a"), "forbidden/auth");
+    let of_francisco = "<item id='a' publisher='francisco@denmark.example'>";
+    let items = format!("<items node='{NODE}'/>");
+    has(&world.get(BERNARDO, &items).unwrap(), &[of_francisco]);
+    world.publish(FRANCISCO, "a").unwrap();
+    // An owner may, as he may remove it; then it is his.
+    world.publish(HAMLET, "a").unwrap();
+    refused(world.publish(FRANCISCO, "a"), "forbidden/auth");
+}
+
+#[test]
 fn section_7_2_3_removals_are_refused_as_the_text_says() {
     let mut world = World::denmark();
     world.publish(HAMLET, "a").unwrap();
