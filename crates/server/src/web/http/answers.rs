@@ -51,11 +51,13 @@ impl Answer {
         }
     }
 
-    /// The `<body/>` of a session over BOSH.
+    /// The `<body/>` of a session over BOSH. What is in it comes from anybody, and its client may
+    /// have asked for it as a page: a browser that shows it as one runs nothing of it.
     pub(super) fn body(body: Vec<u8>, content: Option<Box<str>>) -> Answer {
         let kind = content.as_deref().unwrap_or("text/xml; charset=utf-8");
         let headers = format!(
-            "Content-Type: {kind}\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+            "Content-Type: {kind}\r\nCache-Control: no-store\r\n\
+             X-Content-Type-Options: nosniff\r\nContent-Security-Policy: sandbox\r\n"
         );
         Answer::new(200, headers, body)
     }
@@ -124,4 +126,23 @@ pub(super) fn switching(accept: &str, out: &mut Vec<u8>) {
          Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: xmpp\r\n\r\n"
     );
     out.extend_from_slice(head.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// XEP-0124 section 7.1 lets a client ask for a type that browsers show.
+    #[test]
+    fn what_sessions_are_sent_is_no_page_that_does_anything() {
+        for content in [None, Some("text/html".into()), Some("text/xml".into())] {
+            let bytes = Answer::body(b"<body/>".to_vec(), content).bytes(&Cors::None, false);
+            let text = String::from_utf8(bytes).unwrap();
+            let head = text.split("\r\n\r\n").next().unwrap();
+            assert!(
+                head.contains("\r\nContent-Security-Policy: sandbox\r\n"),
+                "{head}"
+            );
+        }
+    }
 }
