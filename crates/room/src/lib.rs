@@ -60,6 +60,7 @@ pub use hats::{Hat, Hats};
 pub use info::FEATURES;
 pub use limits::RoomLimits;
 pub use message::stanza_id;
+pub use nick::is_same_nick;
 pub use occupants::{Audience, write_copy};
 pub use present::{Present, PresentSession};
 pub use record::{Affiliated, Listed, Message, RECORD_VERSION, Record, RecordError, Subject};

@@ -35,6 +35,12 @@ pub(crate) fn key(nick: &str) -> Cow<'_, str> {
     }
 }
 
+/// Whether two nicks, as clients spell them, are the same one in a room.
+pub fn is_same_nick(one: &str, other: &str) -> bool {
+    let known = |nick: &str| prepare(nick, usize::MAX).map(|nick| key(&nick).into_owned());
+    one == other || known(one).is_some_and(|one| known(other) == Some(one))
+}
+
 /// Preparation may shorten text, but not without limit: what is much too long is not prepared.
 fn addr_bytes(bytes_max: usize) -> usize {
     bytes_max.saturating_mul(4)
@@ -43,6 +49,13 @@ fn addr_bytes(bytes_max: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spellings_of_one_nick_are_the_same() {
+        assert!(is_same_nick("Bo  b", "bO b"));
+        assert!(!is_same_nick("Bob", "Rob"));
+        assert!(!is_same_nick(" ", "Rob"));
+    }
 
     #[test]
     fn white_space_is_trimmed_and_folded() {

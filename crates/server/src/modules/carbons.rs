@@ -72,7 +72,8 @@ pub(crate) fn are_due(keep: Keep, frame: &Frame, direction: Direction) -> bool {
     keep.carbon && !(direction == Direction::Received && is_from_occupant(frame))
 }
 
-fn is_from_occupant(frame: &Frame) -> bool {
+/// Whether it is what one occupant of a room says to another (XEP-0045 section 7.5).
+pub(crate) fn is_from_occupant(frame: &Frame) -> bool {
     // An invitation has a child in it and comes from the room itself.
     let mark = frame.child("x", NS_MUC_USER);
     mark.is_some_and(|mark| mark.children().next().is_none())

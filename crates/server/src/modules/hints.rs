@@ -45,6 +45,7 @@ pub(super) const NS_RETRACTION: &str = "urn:xmpp:message-retract:1";
 const NS_FASTENING: &str = "urn:xmpp:fasten:0";
 const NS_INVITATION: &str = "jabber:x:conference";
 const NS_MUC_USER: &str = "http://jabber.org/protocol/muc#user";
+const NS_OCCUPANT_ID: &str = "urn:xmpp:occupant-id:0";
 
 /// What may be done with a stanza. Nothing, for what is no message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,6 +135,10 @@ fn says(child: &Child<'_>) -> Says {
         | ("request", NS_RECEIPTS)
         | ("markable", NS_MARKERS)
         | (_, ns::HINTS | ns::CARBONS | ns::STANZA_ID | ns::DELAY) => Says::Nothing,
+        // What a room adds to all that comes from its occupants, and their clients to what they say
+        // to one of them (XEP-0045 section 7.5).
+        ("occupant-id", NS_OCCUPANT_ID) => Says::Nothing,
+        ("x", NS_MUC_USER) if child.children().next().is_none() => Says::Nothing,
         (_, NS_RECEIPTS | NS_MARKERS | NS_CORRECTION | NS_RETRACTION) => content(true),
         (_, NS_FASTENING | NS_INVITATION | NS_MUC_USER) => content(true),
         _ => content(false),
@@ -207,6 +212,8 @@ mod tests {
             "<request xmlns='urn:xmpp:receipts'/>",
             "<markable xmlns='urn:xmpp:chat-markers:0'/>",
             "<origin-id xmlns='urn:xmpp:sid:0' id='1'/>",
+            "<occupant-id xmlns='urn:xmpp:occupant-id:0' id='1'/>\
+             <x xmlns='http://jabber.org/protocol/muc#user'/>",
         ] {
             let carbon = true;
             let expected = Keep {
@@ -221,14 +228,19 @@ mod tests {
     #[test]
     fn chat_states_are_copied_and_not_kept() {
         for kind in ["chat", "normal"] {
-            let state = of(kind, "<thread>1</thread><active xmlns='STATE'/>");
             let (carbon, is_chat_state_only) = (true, true);
             let expected = Keep {
                 carbon,
                 is_chat_state_only,
                 ..Keep::default()
             };
-            assert_eq!(state, expected);
+            for with in [
+                "<thread>1</thread>",
+                "<x xmlns='http://jabber.org/protocol/muc#user'/>",
+            ] {
+                let state = of(kind, &format!("{with}<active xmlns='STATE'/>"));
+                assert_eq!(state, expected, "{with}");
+            }
         }
     }
 

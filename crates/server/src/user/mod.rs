@@ -436,7 +436,11 @@ impl User {
         }
     }
 
-    fn stanza_of_other(&mut self, mut delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
+    pub(super) fn stanza_of_other(
+        &mut self,
+        mut delivery: Delivery,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
         self.comes_from(Origin::Other(delivery.frame.clone()));
         let mut debt = delivery.debt.take();
         let has_credit = debt.is_some();

@@ -5,6 +5,7 @@
 
 use actor::{Context, Mail, Name};
 use net::ConnRef;
+use room::is_same_nick;
 use room::told::{has_status, is_refused};
 use store::{DirectoryEntry, Record};
 use telemetry::Counter;
@@ -21,6 +22,7 @@ use crate::address;
 use crate::host::{self, Said};
 use crate::iq::{Answer, Question, reply_of};
 use crate::message::{Delivery, UserMsg};
+use crate::modules::carbons;
 use crate::search;
 
 const NS_MUC_USER: &str = "http://jabber.org/protocol/muc#user";
@@ -47,6 +49,9 @@ impl User {
             }
             self.member_had(frame, copy.place);
         }
+        if self.is_kept_private(at, frame) {
+            return self.private_message(copy, cx);
+        }
         if !frame.is_named("presence") {
             cx.stats().count(Counter::MessagesOut);
             return self.write(conn, What::Other, cx, |out| {
@@ -66,6 +71,38 @@ impl User {
         self.write(conn, What::Presence, cx, |out| {
             room::write_copy(frame, &copy.to, out);
         });
+    }
+
+    /// Whether it is what an occupant of a room said to this one alone, and this session is the one
+    /// of its nick that has it as a message of the account, one that may outlive its connection
+    /// before others. The others are written theirs.
+    fn is_kept_private(&self, at: usize, frame: &Frame) -> bool {
+        if !frame.is_named("message") || !carbons::is_from_occupant(frame) {
+            return false;
+        }
+        let from = frame.attr("from").unwrap_or_default();
+        let (room, nick) = address::split(&from);
+        if nick.is_none() || !self.home.hosts_rooms(address::domain(room)) {
+            return false;
+        }
+        let Some(own) = self.sessions[at].nick_in(room) else {
+            return false;
+        };
+        let is_one = |session: &&Session| {
+            let nick = session.nick_in(room).filter(|_| session.started);
+            nick.is_some_and(|nick| is_same_nick(nick, own))
+        };
+        let mut managed = self.sessions.iter().filter(is_one);
+        let first = managed.find(|session| session.managed.is_some());
+        let first = first.or_else(|| self.sessions.iter().find(is_one));
+        first.is_some_and(|first| first.conn == self.sessions[at].conn)
+    }
+
+    /// It is a message of the account like any other, in its log and its archive.
+    fn private_message(&mut self, copy: &SharedCopy, cx: &mut Context<'_, UserMsg>) {
+        let frame = copy.frame.edit().set_attr("to", &copy.to).finish();
+        let resource = address::split(&copy.to).1.map(Into::into);
+        self.stanza_of_other(Delivery::new(resource, frame), cx);
     }
 
     /// Whether a room says that somebody is there to a session that has not entered: an earlier one
