@@ -434,6 +434,29 @@ impl Links {
         })
     }
 
+    /// The same for a packet that its sender can do without for now: it is not taken once half of
+    /// what may wait does.
+    ///
+    /// # Errors
+    /// As [`Links::send`].
+    pub fn offer(&self, to: PeerId, packet: Vec<u8>) -> Result<(), Vec<u8>> {
+        let is_half_full = self.shared.by_id(to).is_none_or(|peer| {
+            let (free, all) = (peer.queue.capacity(), peer.queue.max_capacity());
+            peer.bytes.load(Ordering::Relaxed) > self.shared.options.bytes_max / 2
+                || free < all.div_ceil(2)
+        });
+        match is_half_full {
+            true => Err(packet),
+            false => self.send(to, packet),
+        }
+    }
+
+    /// Whether packets for a peer are taken at all: the map has it.
+    pub fn takes(&self, to: PeerId) -> bool {
+        let peer = self.shared.by_id(to);
+        peer.is_some_and(|peer| peer.is_known.load(Ordering::Acquire))
+    }
+
     /// Hands over the answer to a packet that came from a peer: it is always taken, and lost with
     /// the peer. While [`Options::answers_max`] of them wait, the peer's packets are not delivered.
     pub fn answer(&self, to: PeerId, packet: Vec<u8>) {

@@ -169,6 +169,44 @@ fn bytes_are_bounded() {
     assert_eq!(a.links.send(to_b, vec![1; 6]), Err(vec![1; 6]));
 }
 
+/// Goal: what its sender can do without takes half of the bytes, and half of the queue, and leaves
+/// the rest to everything else.
+#[test]
+fn half_of_a_link_is_kept_for_others() {
+    let is_busy = Arc::new(AtomicBool::new(true));
+    let bytes = node_with("a", 1, &idle(), |options| options.bytes_max = 100);
+    let packets = node_with("c", 1, &idle(), |options| {
+        options.unacknowledged_max = 1;
+        options.queue_max = 8;
+    });
+    let b = node("b", 1, &is_busy);
+    for a in [&bytes, &packets] {
+        meet(a, &[("b", &b)]);
+        assert!(a.links.takes(a.links.peer("b")) && !a.links.takes(a.links.peer("nobody")));
+    }
+    let to_b = bytes.links.peer("b");
+    bytes.links.offer(to_b, vec![0; 50]).unwrap();
+    // One goes over the half, and then none does.
+    bytes.links.offer(to_b, vec![1; 20]).unwrap();
+    assert_eq!(bytes.links.offer(to_b, vec![2]), Err(vec![2]));
+    bytes.links.send(to_b, vec![3; 30]).unwrap();
+    let to_b = packets.links.peer("b");
+    until("the task takes no more", || {
+        let is_offered = packets.links.offer(to_b, b"p".to_vec()).is_ok();
+        thread::sleep(Duration::from_millis(20));
+        !is_offered
+    });
+    for _ in 0..3 {
+        packets.links.send(to_b, b"p".to_vec()).unwrap();
+    }
+    is_busy.store(false, Ordering::Relaxed);
+    until("there is room again", || {
+        packets.links.offer(to_b, b"p".to_vec()).is_ok()
+    });
+    let nobody = packets.links.peer("nobody");
+    assert!(packets.links.offer(nobody, b"p".to_vec()).is_err());
+}
+
 /// Goal: when a peer's process is gone, what it did not acknowledge comes back, its end is told,
 /// and the next life of it begins with nothing of before.
 #[test]
