@@ -309,6 +309,10 @@ impl Away for Others {
         self.links.keep(packet)
     }
 
+    fn offer(&self, to: NodeId, packet: Vec<u8>) -> Result<(), Vec<u8>> {
+        self.links.offer(PeerId(to.0), packet)
+    }
+
     fn answer(&self, to: NodeId, packet: Vec<u8>) {
         self.links.answer(PeerId(to.0), packet);
     }
@@ -330,6 +334,14 @@ impl Away for Others {
         others
             .map(|(name, _)| (NodeId(self.links.peer(name).0), name.clone()))
             .collect()
+    }
+
+    fn name(&self) -> Option<String> {
+        Some(self.own.clone())
+    }
+
+    fn reaches(&self, node: NodeId) -> bool {
+        self.links.takes(PeerId(node.0))
     }
 
     fn clients(&self, range: RangeId) -> Option<String> {

@@ -20,6 +20,15 @@ pub trait Away: Send + Sync {
     /// The packet, if too much waits for that node.
     fn send(&self, to: NodeId, packet: Vec<u8>) -> Result<(), Vec<u8>>;
 
+    /// The same for what can be done without for now: refused as soon as half of what may wait for
+    /// that node does, so that everything else finds room.
+    ///
+    /// # Errors
+    /// The packet.
+    fn offer(&self, to: NodeId, packet: Vec<u8>) -> Result<(), Vec<u8>> {
+        self.send(to, packet)
+    }
+
     /// Keeps a packet for somebody whose home nobody knows, as while it moves, until one is known or
     /// the time for it is up: `Door::take_back` is asked.
     ///
@@ -39,6 +48,16 @@ pub trait Away: Send + Sync {
     /// The other nodes that live, with their names.
     fn others(&self) -> Vec<(NodeId, String)> {
         Vec::new()
+    }
+
+    /// The name of this node, if the others know one.
+    fn name(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether packets for a node may arrive: it lives, or answers all the same.
+    fn reaches(&self, node: NodeId) -> bool {
+        self.others().iter().any(|(other, _)| *other == node)
     }
 
     /// Where clients reach the home of a range, as `host:port`, if it says so.

@@ -91,6 +91,8 @@ pub(crate) struct Home {
     pub(crate) caps: RefCell<caps::Table>,
     /// Connections that are shared with other nodes.
     pub(crate) lines: Lines,
+    /// How session ids name this node, if it is one of several.
+    pub(crate) own: Option<u64>,
     /// This node's lease was over when it was looked at last.
     is_fenced: Cell<bool>,
     /// Takes messages to other nodes, or through their bytes if that is asked for.
@@ -125,6 +127,8 @@ impl Home {
         let post = (through_bytes || options.cluster.is_some())
             .then(|| Post::new(credits, remote.clone(), through_bytes));
         let limits = RefCell::new(Rc::new(options.limits.clone()));
+        let name = options.cluster.as_ref().and_then(|it| it.away.name());
+        let own = name.map(|name| place.slots().node(&name));
         Home {
             io,
             remote,
@@ -151,6 +155,7 @@ impl Home {
             generations: RefCell::default(),
             rooms,
             lines: Lines::default(),
+            own,
             is_fenced: Cell::default(),
             searches: RefCell::default(),
             post,

@@ -5,6 +5,7 @@
 
 mod marks;
 mod near;
+mod passing;
 mod requests;
 
 use std::cell::RefCell;
@@ -16,6 +17,7 @@ use crate::away::NodeId;
 
 pub(crate) use marks::Marks;
 pub(crate) use near::{Element, Near};
+pub(crate) use passing::Passing;
 
 /// Connections of one shard that are tied to one at another node, and those that outlive a crash of
 /// their account's actor.
@@ -26,6 +28,8 @@ pub(crate) struct Lines {
     marks: RefCell<FxHashMap<ConnRef, Box<Marks>>>,
     /// Of those whose client and account are here: what it takes that they outlive a crash.
     near: RefCell<FxHashMap<ConnRef, Box<Near>>>,
+    /// Requests that wait for the answers of other nodes.
+    pub(crate) passing: RefCell<Passing>,
     /// Those whose bytes a link did not take; they try again together.
     pub(crate) later: RefCell<Vec<ConnRef>>,
 }

@@ -1,6 +1,7 @@
 //! What a node is told at its start, as plain values. Owns no defaults of the configuration file:
 //! the binary does, and documents them.
 
+mod anywhere;
 mod moves;
 
 use std::net::{IpAddr, SocketAddr};
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::anywhere::Anywhere;
 pub use self::moves::{Balance, Moves};
 use crate::away::Cluster;
 use crate::limits::{
@@ -815,6 +817,8 @@ pub struct Web {
     pub pipelined_max: usize,
     /// Sessions over BOSH.
     pub bosh: xmpp::bosh::Limits,
+    /// Their requests that come to another node.
+    pub anywhere: Anywhere,
     /// Who answers what is no stream.
     pub pages: Pages,
 }
@@ -833,6 +837,7 @@ impl Default for Web {
             idle_timeout: Duration::from_secs(75),
             pipelined_max: 8,
             bosh: xmpp::bosh::Limits::default(),
+            anywhere: Anywhere::default(),
             pages: Pages(Arc::new(|_, _| false)),
         }
     }

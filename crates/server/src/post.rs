@@ -16,7 +16,7 @@ use std::sync::Arc;
 use actor::Name;
 use net::{AddressKey, RemoteIo};
 use store::RangeId;
-use wire::{Adopt, Arrival, Envelope, Errand, Join, Joined, Moved, Packet, WireError};
+use wire::{Adopt, Arrival, Envelope, Errand, Join, Joined, Moved, Packet, Passed, WireError};
 
 use crate::away::{Cluster, NodeId};
 use crate::message::Said;
@@ -41,6 +41,8 @@ pub(crate) enum Received {
     Adopts(Box<Adopt>),
     /// Something about a connection that is shared with another node.
     Joined(Joined),
+    /// Something about a request over HTTP whose session is at another node.
+    Passed(Passed),
     /// An operator of another node asks something, or is answered.
     Errand(Errand),
     /// The node that it came from is told that its recipient is elsewhere.
@@ -241,6 +243,7 @@ pub(crate) fn receive(
             };
         }
         Packet::Joined(joined) => return Ok(Received::Joined(joined)),
+        Packet::Passed(passed) => return Ok(Received::Passed(passed)),
         Packet::Errand(errand) => return Ok(Received::Errand(errand)),
     };
     if place.range(&envelope.to).index() != envelope.range {

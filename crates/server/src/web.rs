@@ -12,6 +12,7 @@
 pub(crate) mod bosh;
 pub(crate) mod http;
 mod origin;
+pub(crate) mod passed;
 mod pipe;
 pub(crate) mod ws;
 
@@ -20,9 +21,11 @@ use std::net::IpAddr;
 use actor::{Mail as _, Shard};
 use net::{Closed, ConnRef, Cx, Peer, Service, Speaks, TlsInfo};
 use xml::Framer;
+use xmpp::bosh::Condition;
 
 use crate::c2s::{C2sService, Conn, Framing};
 use crate::ending::Abort;
+use crate::home::Home;
 use crate::join::{Comer, Edge, Far};
 use crate::message::control::{self, Word};
 use crate::message::web::Control;
@@ -57,6 +60,14 @@ impl Connection {
             | Connection::Coming(_) => None,
         }
     }
+}
+
+/// Bytes of a request over BOSH beyond the largest element: its `<body/>`, and small ones.
+const BODY_BYTES_MORE: usize = 16 * 1024;
+
+/// Bytes of a request over BOSH.
+fn body_max(home: &Home) -> usize {
+    home.limits().stanza_bytes_max as usize + BODY_BYTES_MORE
 }
 
 fn control(control: Control) -> control::Control {
@@ -126,6 +137,9 @@ impl Service for C2sService {
     }
 
     fn control(&mut self, cx: &mut Cx<'_>, conn: &mut Connection, msg: control::Control) {
+        let Some(msg) = self.read_control(cx, conn, msg) else {
+            return;
+        };
         match (conn, msg) {
             (Connection::Stream(stream), control::Control::Web(msg)) => {
                 self.told_session(cx, stream, *msg);
@@ -162,7 +176,10 @@ impl Service for C2sService {
         };
         match *msg {
             Control::Request(incoming) => {
-                self.refuse_request(shard, incoming.ticket, xmpp::bosh::Condition::ItemNotFound);
+                self.refuse_request(shard, incoming.ticket, Condition::ItemNotFound);
+            }
+            Control::FromAfar(from_afar) => {
+                self.refuse_request(shard, from_afar.ticket, Condition::ItemNotFound);
             }
             Control::Joined(Word::Said(node, joined)) => self.home.line_is_gone(node, &joined),
             _ => {}
@@ -278,6 +295,34 @@ impl Service for C2sService {
 }
 
 impl C2sService {
+    /// Reads what came to another node, and refuses what no session will hear.
+    fn read_control(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn: &Connection,
+        msg: control::Control,
+    ) -> Option<control::Control> {
+        let control::Control::Web(mut msg) = msg else {
+            return Some(msg);
+        };
+        if let Control::FromAfar(_) = &*msg
+            && let Control::FromAfar(from_afar) = std::mem::replace(&mut *msg, Control::Written)
+        {
+            *msg = Control::Request(self.read_from_afar(cx, from_afar)?);
+        }
+        match (&*msg, conn) {
+            // The name of a connection that is something else by now, or of another life.
+            (
+                Control::Request(incoming),
+                Connection::Pipe(_) | Connection::Far(_) | Connection::Coming(_),
+            ) => {
+                self.refuse_request(cx.mail(), incoming.ticket, Condition::ItemNotFound);
+                None
+            }
+            _ => Some(control::Control::Web(msg)),
+        }
+    }
+
     pub(crate) fn receive_stream(
         &mut self,
         cx: &mut Cx<'_>,

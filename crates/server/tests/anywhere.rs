@@ -156,6 +156,7 @@ fn what_other_versions_say_does_not_stop_a_node() {
         include_str!("../../wire/tests/fixtures/v1.txt"),
         include_str!("../../wire/tests/fixtures/v2.txt"),
         include_str!("../../wire/tests/fixtures/v4.txt"),
+        include_str!("../../wire/tests/fixtures/v5.txt"),
     ];
     let mut count = 0;
     for line in fixtures.iter().flat_map(|text| text.lines()) {
@@ -333,7 +334,9 @@ fn what_was_said_last_arrives_whatever_overtakes_it() {
     }
     two.home.way.hold(true);
     bob.send(&message("alice@localhost/a", "for alice"));
-    two.until("it is on its way to her", |two| two.home.way.waiting() > 0);
+    two.until("it is on its way to her", |two| {
+        !two.home.way.waiting().is_empty()
+    });
     two.edge.way.delay_sends(true);
     alice.send(&message("bob@localhost/b", "the last"));
     thread::sleep(Duration::from_millis(100));

@@ -12,6 +12,7 @@
 //! | 1 | the first version | |
 //! | 2 | what a cluster may have grown from | a deployment may begin with a single server's data |
 //! | 3 | what is larger than a message of a stream | records of parts of an append |
+//! | | requests over BOSH that come to any node | the packets about them |
 
 /// A format level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -97,6 +97,11 @@ impl SlotKey {
         self.hash(&["origin", from, to, id]).max(1)
     }
 
+    /// A node as session ids name it to clients, who learn no name by that.
+    pub fn node(&self, name: &str) -> u64 {
+        self.hash(&["node", name])
+    }
+
     fn hash(&self, parts: &[&str]) -> u64 {
         // In one piece: each write of the hasher costs about as much as the hashing.
         let mut text: SmallVec<[u8; 128]> = SmallVec::new();

@@ -160,6 +160,8 @@ catalogue! {
         RangeGapMicros => "roost_range_gap_microseconds_total", "Time in which those waited";
         RangeStreams => "roost_range_streams_total", "Streams that followed their accounts";
         RangeStreamMicros => "roost_range_stream_microseconds_total", "Time in which those waited";
+        BoshPassed => "roost_bosh_passed_total", "Requests over BOSH for other nodes' sessions";
+        BoshUnanswered => "roost_bosh_unanswered_total", "Connections closed for want of an answer";
     }
 }
 

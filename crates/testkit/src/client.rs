@@ -41,6 +41,8 @@ pub struct Address {
     pub web: SocketAddr,
     /// The same under TLS.
     pub web_tls: SocketAddr,
+    /// Another node, to which every second request over BOSH goes.
+    pub also_web: Option<SocketAddr>,
 }
 
 /// What a client wants to be.
@@ -106,7 +108,7 @@ impl Client {
             Kind::WebSocketTls => address.web_tls,
         };
         let connected = match kind {
-            Kind::Bosh => Transport::bosh(target),
+            Kind::Bosh => Transport::bosh([target].into_iter().chain(address.also_web)),
             _ => Transport::connect(target),
         };
         let mut transport =

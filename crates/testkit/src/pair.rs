@@ -88,10 +88,13 @@ impl Pair {
         })
     }
 
-    /// Where clients come to.
+    /// Where clients come to; of the requests of a session over BOSH every second one.
     #[must_use]
     pub fn address(&self) -> Address {
-        self.edge.address()
+        Address {
+            also_web: Some(self.home.address().web),
+            ..self.edge.address()
+        }
     }
 
     /// Runs a command where everything is at home.

@@ -513,6 +513,7 @@ fn free_addresses() -> Result<Address, String> {
         tls: free_address()?,
         web: free_address()?,
         web_tls: free_address()?,
+        also_web: None,
     })
 }
 
@@ -542,6 +543,7 @@ fn addresses(printed: &str) -> Option<Address> {
         tls: of("  direct TLS")?,
         web: of("  HTTP")?,
         web_tls: of("  HTTPS")?,
+        also_web: None,
     })
 }
 

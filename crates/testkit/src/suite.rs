@@ -301,6 +301,7 @@ fn external() -> Option<Address> {
         tls: next()?,
         web: next()?,
         web_tls: next()?,
+        also_web: None,
     })
 }
 

@@ -113,12 +113,13 @@ impl Transport {
         Ok(Self::Plain(socket))
     }
 
-    /// Opens a session over BOSH.
+    /// Opens a session over BOSH, whose requests go to these nodes in turn.
     ///
     /// # Errors
     /// Nobody listens there.
-    pub fn bosh(address: SocketAddr) -> io::Result<Self> {
-        Ok(Self::Bosh(Box::new(BoshLink::open(address)?)))
+    pub fn bosh(nodes: impl IntoIterator<Item = SocketAddr>) -> io::Result<Self> {
+        let link = BoshLink::open(nodes.into_iter().collect())?;
+        Ok(Self::Bosh(Box::new(link)))
     }
 
     /// Shakes hands for a stream over WebSocket.

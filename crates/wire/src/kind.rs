@@ -109,6 +109,14 @@ kinds! {
     Asked = 96, "asked", since 3;
     /// An answer of [`crate::Errand`].
     Answered = 97, "answered", since 3;
+    /// [`crate::OfRequest::Came`].
+    Request = 104, "request", since 5;
+    /// [`crate::OfRequest::Lost`].
+    RequestLost = 105, "request-lost", since 5;
+    /// [`crate::OfRequest::Answered`].
+    RequestAnswered = 106, "request-answered", since 5;
+    /// [`crate::OfRequest::Dropped`].
+    RequestDropped = 107, "request-dropped", since 5;
 }
 
 #[cfg(test)]

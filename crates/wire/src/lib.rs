@@ -37,6 +37,7 @@ pub mod limits;
 mod message;
 mod nodes;
 mod packet;
+mod passed;
 mod rooms;
 mod stanza;
 
@@ -49,6 +50,7 @@ pub use kind::Kind;
 pub use message::Message;
 pub use nodes::{Interest, NodeEvent};
 pub use packet::{Arrival, Credit, Envelope, Moved, Packet, VERSION, VERSION_MIN, version_at};
+pub use passed::{OfRequest, Passed, RequestAt};
 pub use rooms::{Membership, OfRoom, Pulled, Sitting, ToRoom};
 pub use stanza::{SharedCopy, Source, Stanza};
 

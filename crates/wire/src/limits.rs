@@ -35,6 +35,9 @@ pub const JOIN_ELEMENTS_MAX: usize = 8;
 /// Bytes of the name under which a session is resumed (XEP-0198).
 pub const TOKEN_BYTES_MAX: usize = 128;
 
+/// Bytes of the type of an answer over HTTP.
+pub const CONTENT_BYTES_MAX: usize = 256;
+
 /// Bytes of one part of an operator's request to another node, or of its answer.
 pub const ERRAND_BYTES_MAX: usize = 1_024 * 1_024;
 

@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use delivery::{Attempt, Place, Refusal, RoomPage};
 use proptest::prelude::*;
-use wire::limits::{ADDRESS_BYTES_MAX, FRAME_BYTES_MAX, NODES_MAX, PAGE_MESSAGES_MAX};
+use wire::limits::{
+    ADDRESS_BYTES_MAX, CONTENT_BYTES_MAX, FRAME_BYTES_MAX, NODES_MAX, PAGE_MESSAGES_MAX,
+    TOKEN_BYTES_MAX,
+};
 use wire::{
     Adopt, Carrier, ConnAt, Counts, Credit, Envelope, Interest, Join, Joined, Mark, Membership,
-    Message, Moved, NodeEvent, NotTaken, OfRoom, Packet, Part, Pulled, SharedCopy, Sitting, Source,
-    Stanza, ToRoom, WireError,
+    Message, Moved, NodeEvent, NotTaken, OfRequest, OfRoom, Packet, Part, Passed, Pulled,
+    RequestAt, SharedCopy, Sitting, Source, Stanza, ToRoom, WireError,
 };
 use xml::Frame;
 use xmpp::error::{Condition, KINDS, StanzaError};
@@ -196,6 +199,7 @@ fn packet() -> impl Strategy<Value = Packet> {
             .prop_map(|((range, tenure), to)| Packet::Moved(Moved { range, tenure, to })),
         1 => join(),
         1 => joined(),
+        1 => passed(),
         1 => adopt(),
     ]
 }
@@ -313,6 +317,38 @@ fn joined() -> impl Strategy<Value = Packet> {
     })
 }
 
+fn passed() -> impl Strategy<Value = Packet> {
+    let body = || prop::collection::vec(any::<u8>(), 0..100);
+    let said = prop_oneof![
+        (
+            conn(),
+            "[a-z+/=]{0,20}",
+            any::<(std::net::IpAddr, bool)>(),
+            body()
+        )
+            .prop_map(
+                |(session, token, (address, is_secure), body)| OfRequest::Came {
+                    session,
+                    token: token.into(),
+                    address,
+                    is_secure,
+                    body,
+                }
+            ),
+        conn().prop_map(|session| OfRequest::Lost { session }),
+        (prop::option::of("[a-z/]{0,20}"), body()).prop_map(|(content, body)| {
+            OfRequest::Answered {
+                content: content.map(Into::into),
+                body,
+            }
+        }),
+        Just(OfRequest::Dropped),
+    ];
+    let request = (conn(), any::<(u32, u64)>());
+    let request = request.prop_map(|(conn, (slot, number))| RequestAt { conn, slot, number });
+    (request, said).prop_map(|(request, said)| Packet::Passed(Passed { request, said }))
+}
+
 proptest! {
     #[test]
     fn what_is_written_is_read(packet in packet()) {
@@ -328,8 +364,7 @@ proptest! {
     }
 }
 
-fn is_refused(message: Message, field: &str) {
-    let packet = samples::to(message);
+fn is_refused(packet: &Packet, field: &str) {
     let mut bytes = b"before".to_vec();
     let error = packet.encode(&mut bytes).unwrap_err();
     assert!(
@@ -342,13 +377,45 @@ fn is_refused(message: Message, field: &str) {
 #[test]
 fn what_exceeds_a_bound_is_not_written() {
     let long: Arc<str> = "a".repeat(ADDRESS_BYTES_MAX + 1).into();
-    is_refused(Message::Probe { from: long }, "session");
+    let says = |message| samples::to(message);
+    is_refused(&says(Message::Probe { from: long }), "session");
     let nodes = (0..=NODES_MAX).map(|_| Box::from("n")).collect();
     let session = "a@b/c".into();
-    is_refused(Message::Interest(Interest { session, nodes }), "nodes");
+    let interest = Interest { session, nodes };
+    is_refused(&says(Message::Interest(interest)), "nodes");
     let text = "x".repeat(FRAME_BYTES_MAX);
     let frame = Frame::parse(format!("<message>{text}</message>")).unwrap();
-    is_refused(Message::Stanza(Stanza::new(None, frame)), "frame");
+    is_refused(&says(Message::Stanza(Stanza::new(None, frame))), "frame");
+}
+
+#[test]
+fn what_exceeds_a_bound_of_a_request_is_not_written() {
+    let of = |token: usize, body: usize| {
+        samples::passed(OfRequest::Came {
+            session: samples::SESSION,
+            token: "t".repeat(token).into(),
+            address: "::1".parse().unwrap(),
+            is_secure: false,
+            body: vec![b'x'; body],
+        })
+    };
+    let answer = |content: usize, body: usize| {
+        samples::passed(OfRequest::Answered {
+            content: Some("c".repeat(content).into()),
+            body: vec![b'x'; body],
+        })
+    };
+    let (token, content) = (TOKEN_BYTES_MAX, CONTENT_BYTES_MAX);
+    is_refused(&of(token + 1, 0), "token");
+    is_refused(&of(0, FRAME_BYTES_MAX + 1), "body");
+    is_refused(&answer(content + 1, 0), "content");
+    is_refused(&answer(0, FRAME_BYTES_MAX + 1), "body");
+    for largest in [of(token, FRAME_BYTES_MAX), answer(content, FRAME_BYTES_MAX)] {
+        let mut bytes = Vec::new();
+        largest.encode(&mut bytes).unwrap();
+        // Printed, it would be of no use.
+        assert!(Packet::decode(&bytes) == Ok(largest));
+    }
 }
 
 /// The largest stanza that can be configured, with all that the server adds.

@@ -259,6 +259,14 @@ impl<T: Copy + PartialEq> Session<T> {
         }
     }
 
+    /// Whether a request with this id was taken, and nothing is known of it any more. One that
+    /// comes so late was made again elsewhere long ago, or its client has lost its count.
+    pub fn is_forgotten(&self, rid: u64) -> bool {
+        let is_known = self.held.iter().any(|held| held.rid == rid)
+            || self.past.iter().any(|past| past.rid == rid);
+        rid <= self.rid && !is_known
+    }
+
     fn next_ahead(&self) -> Option<usize> {
         let next = self.rid + 1;
         let found = self.ahead.iter().position(|(kept, _)| kept.rid == next);

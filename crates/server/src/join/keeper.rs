@@ -40,6 +40,8 @@ pub(crate) enum KeeperMsg {
 pub(crate) enum News {
     /// Their node is gone.
     Lost,
+    /// The same, of which some requests wait for an answer.
+    Gone(NodeId),
     /// A link that took nothing may take something now.
     TryAgain,
 }
@@ -57,6 +59,8 @@ impl Actor for Keeper {
             KeeperMsg::Gone(node) => {
                 let conns = self.0.lines.of(node);
                 self.tell(News::Lost, conns, cx);
+                let waiting = self.0.lines.passing.borrow().of(node);
+                self.tell(News::Gone(node), waiting, cx);
             }
             KeeperMsg::Tell(news, conns) => self.tell(news, conns, cx),
             KeeperMsg::Later => {
@@ -89,11 +93,12 @@ impl Keeper {
         let rest = conns.split_off(conns.len().min(at_once));
         for conn in conns {
             let said = match news {
-                News::Lost => Word::Lost,
-                News::TryAgain => Word::TryAgain,
+                News::Lost => word(Word::Lost),
+                News::TryAgain => word(Word::TryAgain),
+                News::Gone(node) => Control::Web(Box::new(web::Control::Gone(node))),
             };
             // One that has gone meanwhile knows more.
-            let _ = self.0.io.control(cx, conn, word(said));
+            let _ = self.0.io.control(cx, conn, said);
         }
         if !rest.is_empty() {
             cx.send_after(Duration::ZERO, KeeperMsg::Tell(news, rest));

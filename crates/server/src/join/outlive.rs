@@ -150,7 +150,7 @@ impl C2sService {
         Line::new(node, number, None, 0).beyond(self.home.options.joined.beyond_window_max)
     }
 
-    pub(super) fn line_number(&self) -> u64 {
+    pub(crate) fn line_number(&self) -> u64 {
         let mut number = [0; 8];
         // Invariant: the operating system's generator does not fail once it has been seeded.
         self.random.fill(&mut number).expect("random bytes");

@@ -14,7 +14,7 @@ use actor::{Addr, Core, Handle, Mail as _, Name, ShardId};
 use net::{ConnRef, RemoteIo};
 use stdx::time::Moment;
 use store::{RangeId, Store};
-use wire::{Adopt, Errand, Join, Joined};
+use wire::{Adopt, Errand, Join, Joined, OfRequest, Passed};
 
 use super::here::Here;
 use super::tried::Tried;
@@ -30,6 +30,7 @@ use crate::message::{Said, UserMsg};
 use crate::place::Place;
 use crate::post::{self, Received};
 use crate::wake::wake;
+use crate::web::passed;
 
 /// Pause before a shard that has no room is asked again.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
@@ -173,6 +174,7 @@ impl Door {
             Ok(Received::Comes(join)) => self.comes(from, join),
             Ok(Received::Adopts(adopt)) => self.adopts(from, adopt),
             Ok(Received::Joined(joined)) => self.joined(from, joined),
+            Ok(Received::Passed(passed)) => self.passed(from, passed),
             Ok(Received::Errand(errand)) => {
                 self.errand(from, errand);
                 Taken::Yes
@@ -235,7 +237,31 @@ impl Door {
 
     fn tell_conn(&self, conn: ConnRef, word: Word) -> Taken {
         let word = Control::Web(Box::new(crate::message::web::Control::Joined(word)));
-        match self.remote.control(conn, word) {
+        self.control(conn, word)
+    }
+
+    /// Something about a request whose session is at the other node, or here.
+    fn passed(&self, node: NodeId, passed: Passed) -> Taken {
+        let Some(cluster) = &self.credits.cluster else {
+            return Taken::Yes;
+        };
+        let shards = self.handle.shards();
+        let request = passed.request;
+        let may_be_made_again = matches!(passed.said, OfRequest::Came { .. });
+        let taken = match passed::arrived(&*cluster.away, (node, shards), passed) {
+            Ok((conn, said)) => self.control(conn, said),
+            Err(taken) => taken,
+        };
+        if taken == Taken::Later && may_be_made_again {
+            // What is behind it on the link is not held up for it.
+            passed::not_taken(&*cluster.away, node, request);
+            return Taken::Yes;
+        }
+        taken
+    }
+
+    fn control(&self, conn: ConnRef, said: Control) -> Taken {
+        match self.remote.control(conn, said) {
             Ok(()) => Taken::Yes,
             // Nothing is taken any more where the shard does not run.
             Err(net::IoError::Gone) => Taken::Yes,
@@ -284,6 +310,15 @@ impl Door {
             // Its connection looks for the next home.
             if let Ok(wire::Packet::Adopt(adopt)) = arrival.packet() {
                 self.tell_conn(conn_ref(adopt.from), Word::NotTaken(adopt.number));
+            }
+            return true;
+        }
+        if arrival.kind() == wire::Kind::Request {
+            // Its client makes it again.
+            if let Ok(wire::Packet::Passed(passed)) = arrival.packet()
+                && let Some((conn, said)) = passed::came_back(&passed)
+            {
+                self.control(conn, said);
             }
             return true;
         }

@@ -102,6 +102,13 @@ impl Away for Here {
         self.others.keep(packet)
     }
 
+    fn offer(&self, to: NodeId, packet: Vec<u8>) -> Result<(), Vec<u8>> {
+        match to == HERE {
+            true => self.send(to, packet),
+            false => self.others.offer(to, packet),
+        }
+    }
+
     fn answer(&self, to: NodeId, packet: Vec<u8>) {
         if to != HERE {
             return self.others.answer(to, packet);
@@ -123,6 +130,14 @@ impl Away for Here {
 
     fn others(&self) -> Vec<(NodeId, String)> {
         self.others.others()
+    }
+
+    fn name(&self) -> Option<String> {
+        self.others.name()
+    }
+
+    fn reaches(&self, node: NodeId) -> bool {
+        node == HERE || self.others.reaches(node)
     }
 
     fn clients(&self, range: RangeId) -> Option<String> {

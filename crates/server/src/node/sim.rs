@@ -307,6 +307,7 @@ impl Sim {
             Received::Comes(_)
             | Received::Adopts(_)
             | Received::Joined(_)
+            | Received::Passed(_)
             | Received::Errand(_) => Err("a simulated node has no others".to_owned()),
         }
     }

@@ -1,13 +1,12 @@
 //! Sessions over BOSH (XEP-0124): a connection without a socket that lives on the shard where it
 //! was asked for. Requests reach it from connections of any shard as messages, and answers go back
-//! the same way. Owns session ids and the row that a session's requests make of their payloads; the
+//! the same way. Owns the row that a session's requests make of their payloads; the
 //! rules of sessions are `xmpp::bosh`, the stream is `c2s`.
 
 use std::net::IpAddr;
 
-use actor::{Mail, Shard, ShardId};
-use net::{Closed, ConnRef, Cx};
-use stdx::slab::Key;
+use actor::{Mail, Shard};
+use net::{Closed, Cx};
 use stdx::time::Moment;
 use xml::Framer;
 use xmpp::bosh::{Action, Condition, Request, Session, refusal};
@@ -15,8 +14,9 @@ use xmpp::ns;
 use xmpp::stream::Opening;
 
 use crate::c2s::{C2sService, Conn, Framing};
-use crate::message::web::{Control, Incoming, Ticket};
-use crate::web::{Connection, control};
+use crate::message::web::{At, Control, Incoming, Ticket};
+use crate::web::Connection;
+use crate::web::passed::SessionId;
 
 /// What a session has beyond its stream.
 pub(crate) struct Bosh {
@@ -58,31 +58,15 @@ impl Bosh {
     }
 }
 
-/// The id of a session: where it is, and a secret.
-fn session_id(conn: ConnRef, token: &str) -> String {
-    let (shard, id) = (conn.shard.index(), conn.id);
-    format!("{shard:x}.{:x}.{:x}.{token}", id.index, id.generation)
-}
-
-/// The connection and the secret of a session id.
-pub(super) fn parse_id(id: &str) -> Option<(ConnRef, String)> {
-    let mut parts = id.splitn(4, '.');
-    let mut number = || u32::from_str_radix(parts.next()?, 16).ok();
-    let (shard, index, generation) = (number()?, number()?, number()?);
-    let conn = ConnRef {
-        shard: ShardId::new(u16::try_from(shard).ok()?),
-        id: Key { index, generation },
-    };
-    Some((conn, parts.next()?.to_owned()))
-}
-
 /// Types of answers that a client may ask for (section 7.1); any other gets the usual one.
-fn content_type(asked: Option<&str>) -> Option<Box<str>> {
+pub(super) fn content_type(asked: Option<&str>) -> Option<Box<str>> {
     let asked = asked?;
     let kind = asked.split(';').next().unwrap_or_default().trim();
     let known = ["text/xml", "application/xml", "text/plain", "text/html"];
     let is_text = asked.bytes().all(|byte| (b' '..0x7f).contains(&byte));
-    (is_text && known.contains(&kind)).then(|| asked.into())
+    // It goes to other nodes with each answer.
+    let is_short = asked.len() <= wire::limits::CONTENT_BYTES_MAX;
+    (is_text && is_short && known.contains(&kind)).then(|| asked.into())
 }
 
 /// What opens a stream as it would open one of its own connection.
@@ -144,7 +128,7 @@ impl C2sService {
         address: IpAddr,
         is_secure: bool,
     ) {
-        let ticket = (cx.id(), slot);
+        let ticket = Ticket::here(cx.id(), slot);
         if request.attributes.to.is_none() {
             return self.refuse_request(cx.mail(), ticket, Condition::ImproperAddressing);
         }
@@ -184,7 +168,12 @@ impl C2sService {
         };
         bosh.stream_deadline = Some(login);
         let limits = self.home.options.web.bosh.clone();
-        let id = session_id(cx.id(), &bosh.token);
+        let id = SessionId {
+            node: self.home.own,
+            conn: cx.id(),
+            token: bosh.token.clone(),
+        };
+        let id = id.text();
         bosh.session = Some(Session::new(&request, ticket, id, limits, cx.now()));
         self.open_stream(cx, conn, &request);
         if !request.body.is_empty() {
@@ -218,30 +207,36 @@ impl C2sService {
 
     /// Something for a session.
     pub(crate) fn told_session(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, msg: Control) {
-        let Framing::Bosh(bosh) = &mut conn.framing else {
-            // The name of a connection that is something else by now.
+        let opened = match &mut conn.framing {
+            Framing::Bosh(bosh) => bosh
+                .session
+                .as_mut()
+                .map(|session| (session, &bosh.token, bosh.is_secure)),
+            Framing::Stream(_) | Framing::WebSocket(_) => None,
+        };
+        let Some((session, token, is_secure)) = opened else {
+            // The name of a connection that is something else by now, or no session yet.
             if let Control::Request(incoming) = msg {
                 self.refuse_request(cx.mail(), incoming.ticket, Condition::ItemNotFound);
             }
             return;
         };
-        let Some(session) = &mut bosh.session else {
-            return;
-        };
         match msg {
             Control::Request(incoming) => {
-                let is_right = xmpp::bosh::is_same_secret(&incoming.token, &bosh.token);
-                // Section 15.1: a session is as secure as the least of its requests.
-                if !is_right || (bosh.is_secure && !incoming.is_secure) {
-                    return self.refuse_request(
-                        cx.mail(),
-                        incoming.ticket,
-                        Condition::ItemNotFound,
-                    );
-                }
                 let Incoming {
                     request, ticket, ..
                 } = incoming;
+                let is_right = xmpp::bosh::is_same_secret(&incoming.token, token);
+                // It may have waited for a link for so long that its client has made it again, and
+                // many after it: nobody waits for this answer, and the session goes on.
+                let is_late = ticket.at != At::Here
+                    && request
+                        .as_ref()
+                        .is_ok_and(|it| session.is_forgotten(it.rid));
+                // Section 15.1: a session is as secure as the least of its requests.
+                if !is_right || is_late || (is_secure && !incoming.is_secure) {
+                    return self.refuse_request(cx.mail(), ticket, Condition::ItemNotFound);
+                }
                 match request {
                     Ok(request) => {
                         session.handle_request(request, ticket, cx.now(), &mut self.actions);
@@ -258,6 +253,9 @@ impl C2sService {
             Control::Lost(ticket) => session.handle_lost(ticket, cx.now()),
             Control::Answer { .. }
             | Control::Drop(_)
+            | Control::FromAfar(_)
+            | Control::OfPassed { .. }
+            | Control::Gone(_)
             | Control::Piped(_)
             | Control::Written
             | Control::Joined(_) => {}
@@ -337,27 +335,22 @@ impl C2sService {
                 return;
             };
             match action {
-                Action::Answer((to, slot), body) => {
+                Action::Answer(ticket, mut body) => {
+                    let max = self.home.options.web.anywhere.answer_bytes_max;
+                    if !ticket.has_room_for(body.len(), max) {
+                        // Made again it would be as long.
+                        body = refusal(Condition::InternalServerError);
+                        cx.close_after_flush();
+                    }
                     let content = bosh.content.clone();
-                    let answer = Control::Answer {
-                        slot,
-                        body,
-                        content,
-                    };
-                    let io = &self.home.io;
-                    if io.control(cx.mail(), to, control(answer)).is_err()
+                    if !self.answer_request(cx.mail(), ticket, body, content)
+                        && let Framing::Bosh(bosh) = &mut conn.framing
                         && let Some(session) = &mut bosh.session
                     {
-                        session.handle_lost((to, slot), cx.now());
+                        session.handle_lost(ticket, cx.now());
                     }
                 }
-                Action::Drop((to, slot)) => {
-                    // Its connection may be gone; then nobody needs to be told.
-                    let _ = self
-                        .home
-                        .io
-                        .control(cx.mail(), to, control(Control::Drop(slot)));
-                }
+                Action::Drop(ticket) => self.drop_request(cx.mail(), ticket),
                 Action::Take(request) => self.take_request(cx, conn, &request),
                 Action::Over => cx.close_after_flush(),
             }
@@ -385,16 +378,11 @@ impl C2sService {
     pub(super) fn refuse_request(
         &self,
         mail: &mut impl Mail,
-        (to, slot): Ticket,
+        ticket: Ticket,
         condition: Condition,
     ) {
-        let answer = Control::Answer {
-            slot,
-            body: refusal(condition),
-            content: None,
-        };
         // A connection that is gone needs no answer.
-        let _ = self.home.io.control(mail, to, control(answer));
+        self.answer_request(mail, ticket, refusal(condition), None);
     }
 
     /// The session's connection is gone, for whatever reason: nobody waits for ever.
@@ -415,13 +403,8 @@ impl C2sService {
             session.end(None, condition, Moment::ZERO, &mut actions);
         }
         for action in actions {
-            if let Action::Answer((to, slot), body) = action {
-                let answer = Control::Answer {
-                    slot,
-                    body,
-                    content: bosh.content.clone(),
-                };
-                let _ = self.home.io.control(shard, to, control(answer));
+            if let Action::Answer(ticket, body) = action {
+                self.answer_request(shard, ticket, body, bosh.content.clone());
             }
         }
     }
@@ -432,32 +415,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_id_leads_back_to_its_session() {
-        let conn = ConnRef {
-            shard: ShardId::new(300),
-            id: Key {
-                index: 0x00ab_cdef,
-                generation: 77,
-            },
-        };
-        let id = session_id(conn, "a.b+c/d=");
-        assert_eq!(parse_id(&id), Some((conn, "a.b+c/d=".to_owned())));
-        for bad in [
-            "",
-            "1.2.3",
-            "x.1.1.t",
-            "1.1.ffffffffff.t",
-            "ffffff.1.1.t",
-            "....",
-        ] {
-            assert_eq!(parse_id(bad), None, "{bad}");
-        }
-    }
-
-    #[test]
     fn a_client_chooses_among_types_that_say_xml_or_text() {
         assert!(content_type(Some("text/plain; charset=utf-8")).is_some());
-        for bad in ["image/svg+xml", "text/xml\r\nX: y", "", "text/javascript"] {
+        let long = |bytes: usize| format!("text/xml; a={}", "b".repeat(bytes - 12));
+        let max = wire::limits::CONTENT_BYTES_MAX;
+        assert!(content_type(Some(&long(max))).is_some());
+        let too_long = long(max + 1);
+        for bad in [
+            "image/svg+xml",
+            "text/xml\r\nX: y",
+            "",
+            "text/javascript",
+            &too_long,
+        ] {
             assert_eq!(content_type(Some(bad)), None, "{bad}");
         }
         assert_eq!(content_type(None), None);

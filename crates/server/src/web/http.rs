@@ -13,10 +13,10 @@ use net::{ConnRef, Cx, Peer, websocket};
 use xmpp::bosh::{Condition, Request, refusal};
 
 use crate::c2s::{C2sService, Conn};
-use crate::message::web::{Control, Incoming};
-use crate::web::bosh::parse_id;
+use crate::message::web::{Control, Incoming, Ticket};
+use crate::web::passed::{SessionId, Waiting};
 use crate::web::pipe::rewritten;
-use crate::web::{control, origin};
+use crate::web::{body_max, control, origin};
 use answers::{Answer, Cors};
 
 /// Where streams over WebSocket begin.
@@ -55,11 +55,21 @@ pub(crate) struct Http {
 
 struct Slot {
     /// Whose request it is, if somebody else answers it.
-    session: Option<ConnRef>,
+    waits: Waits,
     /// The answer as it leaves, once it is there.
     answer: Option<Vec<u8>>,
     cors: Cors,
     keeps_alive: bool,
+}
+
+/// Who answers a request.
+enum Waits {
+    /// Nobody else, or it is answered.
+    Not,
+    /// A session of this node.
+    ForSession(ConnRef),
+    /// One of another node.
+    ForNode(Box<Waiting>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -99,17 +109,58 @@ impl Http {
         }
     }
 
-    /// The node stops: requests under way are answered, no other is taken.
+    /// The node stops: requests under way are answered, no other is taken. Those that other nodes
+    /// answer would be held for long: they are made again, to one that does not stop.
     pub(super) fn drain(&mut self, cx: &mut Cx<'_>) {
         self.is_last = true;
-        if self.slots.is_empty() && self.pipe == PipeState::None {
+        let is_free = self.slots.is_empty() && self.pipe == PipeState::None;
+        if is_free || self.passed().next().is_some() {
             cx.close_after_flush();
         }
     }
 
+    /// What requests wait for that other nodes answer.
+    fn passed(&self) -> impl Iterator<Item = &Waiting> {
+        self.slots.iter().filter_map(|slot| match &slot.waits {
+            Waits::ForNode(waiting) => Some(&**waiting),
+            Waits::Not | Waits::ForSession(_) => None,
+        })
+    }
+
+    /// Another node answers it.
+    pub(super) fn waits_for(&mut self, slot: u32, waiting: Waiting) {
+        if let Some(slot) = self.slot(slot) {
+            slot.waits = Waits::ForNode(Box::new(waiting));
+        }
+    }
+
+    /// It does so no more, if it is the one with that number.
+    pub(super) fn take_waiting(&mut self, slot: u32, number: u64) -> Option<Box<Waiting>> {
+        let slot = self.slot(slot)?;
+        match std::mem::replace(&mut slot.waits, Waits::Not) {
+            Waits::ForNode(waiting) if waiting.number == number => Some(waiting),
+            other => {
+                slot.waits = other;
+                None
+            }
+        }
+    }
+
+    /// Bytes that are kept for its client: answers that wait for others, requests under way.
+    pub(super) fn kept_bytes(&self) -> usize {
+        let waiting = self.slots.iter().filter_map(|slot| slot.answer.as_ref());
+        let passed = self.passed().map(|waiting| waiting.bytes);
+        waiting.map(Vec::len).chain(passed).sum()
+    }
+
+    /// No request follows.
+    pub(super) fn is_over(&mut self) {
+        self.is_last = true;
+    }
+
     fn reserve(&mut self, cors: Cors, keeps_alive: bool) -> u32 {
         self.slots.push_back(Slot {
-            session: None,
+            waits: Waits::Not,
             answer: None,
             cors,
             keeps_alive: keeps_alive && !self.is_last,
@@ -191,12 +242,11 @@ impl C2sService {
             // Set with the first byte, and not moved by those that trickle.
             return;
         }
-        let at = if is_busy {
-            None
-        } else {
-            Some(web.idle_timeout)
+        let at = match is_busy {
+            true => http.passed().map(|waiting| waiting.until).min(),
+            false => Some(cx.now() + web.idle_timeout),
         };
-        cx.set_deadline(at.map(|time| cx.now() + time));
+        cx.set_deadline(at);
     }
 
     fn next_request(&mut self, cx: &mut Cx<'_>, http: &mut Http, input: &[u8]) -> Next {
@@ -358,8 +408,7 @@ impl C2sService {
             // Nobody who speaks BOSH sends chunks (XEP-0124 section 5).
             return refuse(cx, http, 411, cors, input.len());
         };
-        let body_max = self.home.limits().stanza_bytes_max as usize + BODY_BYTES_MORE;
-        if length > body_max {
+        if length > body_max(&self.home) {
             return refuse(cx, http, 413, cors, input.len());
         }
         let all = head.bytes + length;
@@ -374,20 +423,16 @@ impl C2sService {
             return Next::Wait;
         };
         let slot = http.reserve(cors, keeps_alive);
-        self.take_body(cx, http, slot, body, body_max);
+        self.take_body(cx, http, slot, body);
         Next::Done(all)
     }
 
-    fn take_body(
-        &mut self,
-        cx: &mut Cx<'_>,
-        http: &mut Http,
-        slot: u32,
-        body: &[u8],
-        body_max: usize,
-    ) {
+    fn take_body(&mut self, cx: &mut Cx<'_>, http: &mut Http, slot: u32, body: &[u8]) {
+        if let Some(id) = self.session_elsewhere(body) {
+            return self.pass_request(cx, http, slot, id, body);
+        }
         let limits = xml::Limits {
-            stanza_bytes: body_max as u32,
+            stanza_bytes: body_max(&self.home) as u32,
             ..xml::Limits::default()
         };
         let request = Request::parse(body, &limits, &mut self.scratch);
@@ -406,12 +451,14 @@ impl C2sService {
                 return self.open_session(cx, request, slot, client, is_secure);
             }
         };
-        let sent = parse_id(&id).is_some_and(|(session, token)| {
+        let own = SessionId::parse(&id).filter(|id| id.node == self.home.own);
+        let sent = own.is_some_and(|SessionId { conn, token, .. }| {
+            let session = conn;
             if let Some(slot) = http.slot(slot) {
-                slot.session = Some(session);
+                slot.waits = Waits::ForSession(session);
             }
             let incoming = Control::Request(Incoming {
-                ticket: (cx.id(), slot),
+                ticket: Ticket::here(cx.id(), slot),
                 request,
                 token,
                 is_secure: http.is_secure(),
@@ -420,9 +467,28 @@ impl C2sService {
             io.control(cx.mail(), session, control(incoming)).is_ok()
         });
         if !sent {
-            let refusal = refusal(Condition::ItemNotFound);
-            self.answer(cx, http, slot, Answer::body(refusal, None));
+            self.not_found(cx, http, slot);
         }
+    }
+
+    /// There is no such session.
+    pub(super) fn not_found(&mut self, cx: &mut Cx<'_>, http: &mut Http, slot: u32) {
+        let refusal = refusal(Condition::ItemNotFound);
+        self.answer(cx, http, slot, Answer::body(refusal, None));
+    }
+
+    /// A session has answered.
+    pub(super) fn answered(
+        &mut self,
+        cx: &mut Cx<'_>,
+        http: &mut Http,
+        slot: u32,
+        body: Vec<u8>,
+        content: Option<Box<str>>,
+    ) {
+        self.answer(cx, http, slot, Answer::body(body, content));
+        cx.set_paused(false);
+        self.set_http_deadline(cx, http, false);
     }
 
     fn answer(&mut self, cx: &mut Cx<'_>, http: &mut Http, number: u32, answer: Answer) {
@@ -430,11 +496,10 @@ impl C2sService {
         if let Some(slot) = http.slot(number) {
             let closes = !slot.keeps_alive || is_last;
             slot.answer = Some(answer.bytes(&slot.cors, closes));
-            slot.session = None;
+            slot.waits = Waits::Not;
         }
         http.flush(cx);
-        let waiting = http.slots.iter().filter_map(|slot| slot.answer.as_ref());
-        if !self.home.io.holds(cx.id(), waiting.map(Vec::len).sum()) {
+        if !self.home.io.holds(cx.id(), http.kept_bytes()) {
             // Clients make such requests again, on another connection.
             self.brake(http.client, cx.now());
             cx.abort();
@@ -483,10 +548,16 @@ impl C2sService {
                 slot,
                 body,
                 content,
-            } => {
-                self.answer(cx, http, slot, Answer::body(body, content));
-                cx.set_paused(false);
-                self.set_http_deadline(cx, http, false);
+            } => self.answered(cx, http, slot, body, content),
+            Control::OfPassed {
+                slot,
+                number,
+                answer,
+            } => self.told_of_passed(cx, http, (slot, number), answer),
+            Control::Gone(node) => {
+                if http.passed().any(|waiting| waiting.node == node) {
+                    self.give_up(cx, http);
+                }
             }
             Control::Drop(slot) => {
                 // The answers before it may still leave; those behind it cannot.
@@ -505,13 +576,15 @@ impl C2sService {
             Control::Request(incoming) => {
                 self.refuse_request(cx.mail(), incoming.ticket, Condition::ItemNotFound);
             }
-            Control::Lost(_) | Control::Joined(_) => {}
+            Control::Lost(_) | Control::Joined(_) | Control::FromAfar(_) => {}
         }
     }
 
     /// A request did not come in time, or none came at all.
     pub(super) fn http_overdue(&mut self, cx: &mut Cx<'_>, http: &mut Http) {
-        if http.scanned > 0 || http.wanted > 0 {
+        if http.passed().any(|waiting| waiting.until <= cx.now()) {
+            self.give_up(cx, http);
+        } else if http.scanned > 0 || http.wanted > 0 {
             refuse(cx, http, 408, Cors::None, 0);
         } else {
             cx.close_after_flush();
@@ -523,18 +596,19 @@ impl C2sService {
             self.close_other(shard, other);
         }
         for (at, slot) in http.slots.iter().enumerate() {
-            if let Some(session) = slot.session {
-                let ticket = (id, http.first_slot.wrapping_add(at as u32));
-                let lost = control(Control::Lost(ticket));
-                // A session that is gone needs to be told nothing.
-                let _ = self.home.io.control(shard, session, lost);
+            let number = http.first_slot.wrapping_add(at as u32);
+            match &slot.waits {
+                Waits::Not => {}
+                Waits::ForSession(session) => {
+                    let lost = control(Control::Lost(Ticket::here(id, number)));
+                    // A session that is gone needs to be told nothing.
+                    let _ = self.home.io.control(shard, *session, lost);
+                }
+                Waits::ForNode(waiting) => self.lost_afar(id, number, waiting),
             }
         }
     }
 }
-
-/// Bytes of a request over BOSH beyond the largest element: its `<body/>`, and small ones.
-const BODY_BYTES_MORE: usize = 16 * 1024;
 
 /// Answers with an error, behind what is still owed, and closes.
 fn refuse(cx: &mut Cx<'_>, http: &mut Http, status: u16, cors: Cors, used: usize) -> Next {

@@ -1,6 +1,7 @@
 //! A whole node in this process and clients of it, spoken to over real sockets.
 #![allow(dead_code, reason = "each test program needs a part of it")]
 
+pub(crate) mod bosh;
 pub(crate) mod bystanders;
 pub(crate) mod held;
 pub(crate) mod logs;

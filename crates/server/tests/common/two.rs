@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods)] // These wait for sockets, on the real clock.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
@@ -44,6 +45,14 @@ pub(crate) struct Way {
     is_older: AtomicBool,
     /// What is sent is lost.
     is_cut: AtomicBool,
+    /// Nothing is taken of what can be done without.
+    is_half_full: AtomicBool,
+    /// The other node is none any more, for all that this one knows.
+    is_gone: AtomicBool,
+    /// Nodes of the first level may be there.
+    is_first_level: AtomicBool,
+    /// What this node is called.
+    name: OnceLock<&'static str>,
     /// What was not taken where it arrived is sent on once its sender knows where to; otherwise its
     /// sender hears that nobody has it.
     does_wait: AtomicBool,
@@ -70,9 +79,9 @@ impl Way {
         self.most.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// Packets that have not arrived.
-    pub(crate) fn waiting(&self) -> usize {
-        self.queue.lock().unwrap().len()
+    /// Packets that have not arrived, oldest first.
+    pub(crate) fn waiting(&self) -> Vec<Vec<u8>> {
+        self.queue.lock().unwrap().iter().cloned().collect()
     }
 
     pub(crate) fn hold(&self, is_held: bool) {
@@ -98,6 +107,20 @@ impl Way {
 
     pub(crate) fn refuse(&self, is_full: bool) {
         self.is_full.store(is_full, Ordering::Relaxed);
+    }
+
+    pub(crate) fn refuse_offers(&self, is_half_full: bool) {
+        self.is_half_full.store(is_half_full, Ordering::Relaxed);
+    }
+
+    /// Nobody is there any more, or again.
+    pub(crate) fn lead_nowhere(&self, is_gone: bool) {
+        self.is_gone.store(is_gone, Ordering::Relaxed);
+    }
+
+    /// Nothing is sent that nodes of the first level do not know.
+    pub(crate) fn stay_at_first_level(&self) {
+        self.is_first_level.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn leads_to_older(&self) {
@@ -203,6 +226,13 @@ impl Away for Way {
         Ok(())
     }
 
+    fn offer(&self, to: NodeId, packet: Vec<u8>) -> Result<(), Vec<u8>> {
+        match self.is_half_full.load(Ordering::Relaxed) {
+            true => Err(packet),
+            false => self.send(to, packet),
+        }
+    }
+
     fn answer(&self, _to: NodeId, packet: Vec<u8>) {
         if let Some(late) = &mut *self.late.lock().unwrap() {
             return late.push(packet);
@@ -210,22 +240,38 @@ impl Away for Way {
         self.push(packet);
     }
 
-    fn level(&self) -> Level {
-        Level::FIRST
-    }
-
     fn may_act(&self) -> bool {
         true
     }
 
+    fn level(&self) -> Level {
+        match self.is_first_level.load(Ordering::Relaxed) {
+            true => Level::FIRST,
+            false => Level::NEWEST,
+        }
+    }
+
+    fn name(&self) -> Option<String> {
+        self.name.get().map(|name| (*name).to_owned())
+    }
+
+    fn reaches(&self, node: NodeId) -> bool {
+        self.other.get() == Some(&node) && !self.is_gone.load(Ordering::Relaxed)
+    }
+
     fn others(&self) -> Vec<(NodeId, String)> {
-        let other = self.other.get().map(|node| (*node, "other".to_owned()));
+        let other = self.other.get().map(|node| (*node, name(*node).to_owned()));
         other.into_iter().collect()
     }
 
     fn clients(&self, _range: RangeId) -> Option<String> {
         Some("home.example:5222".to_owned())
     }
+}
+
+/// What a node is called.
+fn name(node: NodeId) -> &'static str {
+    if node == HOME { "other" } else { "edge" }
 }
 
 /// One of the nodes, and its way to the other.
@@ -250,16 +296,21 @@ fn local(store: &Store, options: &Options) -> Arc<dyn Journal> {
     Arc::new(LocalJournal::start_with(store, options).unwrap())
 }
 
-fn one(mut options: Options, network: net::Limits, journals: Journals<'_>) -> One {
+fn one(node: NodeId, mut options: Options, network: net::Limits, journals: Journals<'_>) -> One {
     let disk = new_disk();
     let store = store_on(&disk);
     let way = Arc::<Way>::default();
+    way.name.set(name(node)).unwrap();
     options.cluster = Some(Cluster {
         journal: journals(&store, &options),
         away: Arc::clone(&way) as _,
     });
     let listener = net::Listener::new("127.0.0.1:0".parse().unwrap());
-    let node = Node::start(options, vec![listener], network, None, store).unwrap();
+    let web = net::Listener {
+        speaks: net::Speaks::Http,
+        ..listener.clone()
+    };
+    let node = Node::start(options, vec![listener, web], network, None, store).unwrap();
     let door = node.door().unwrap();
     One {
         node: Some(node),
@@ -270,6 +321,11 @@ fn one(mut options: Options, network: net::Limits, journals: Journals<'_>) -> On
 }
 
 impl One {
+    /// Where it speaks HTTP.
+    pub(crate) fn web(&self) -> SocketAddr {
+        self.node().addresses()[1]
+    }
+
     pub(crate) fn node(&self) -> &Node {
         self.node.as_ref().unwrap()
     }
@@ -307,8 +363,8 @@ impl Two {
     ) -> Two {
         let mut both = options(2, true);
         change(&mut both);
-        let home = one(both.clone(), of_home, journals);
-        let edge = one(both, of_edge, journals);
+        let home = one(HOME, both.clone(), of_home, journals);
+        let edge = one(EDGE, both, of_edge, journals);
         let ranges: Vec<RangeId> = RangeId::all().collect();
         home.door.gain(&ranges, 5);
         for range in ranges {

@@ -3,10 +3,12 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
+use std::iter::Cycle;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+use std::vec::IntoIter;
 
 use crate::web::{Cutter, Piece, attribute, attributes, header};
 
@@ -26,13 +28,15 @@ pub struct BoshLink {
 }
 
 impl BoshLink {
-    /// A session that begins with the header of the stream.
-    pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
+    /// A session that begins with the header of the stream. Its requests go to these nodes in
+    /// turn.
+    pub(crate) fn open(nodes: Vec<SocketAddr>) -> io::Result<Self> {
+        let first = *nodes.first().ok_or(ErrorKind::InvalidInput)?;
         let (out, commands) = channel();
         let (results, input) = channel();
         let mut session = Session {
-            address,
-            idle: vec![connect(address)?],
+            idle: vec![(first, connect(first)?)],
+            nodes: nodes.into_iter().cycle(),
             waiting: VecDeque::new(),
             to_send: VecDeque::new(),
             cutter: Cutter::default(),
@@ -83,10 +87,10 @@ impl BoshLink {
 }
 
 struct Session {
-    address: SocketAddr,
-    idle: Vec<TcpStream>,
+    nodes: Cycle<IntoIter<SocketAddr>>,
+    idle: Vec<(SocketAddr, TcpStream)>,
     /// Requests under way, oldest first, each with what has come of its answer.
-    waiting: VecDeque<(TcpStream, Vec<u8>, Instant)>,
+    waiting: VecDeque<((SocketAddr, TcpStream), Vec<u8>, Instant)>,
     to_send: VecDeque<Piece>,
     cutter: Cutter,
     rid: u64,
@@ -186,24 +190,30 @@ impl Session {
         let mut body = format!("<body xmlns='{NS_BIND}' rid='{rid}'{sid}{more}>").into_bytes();
         body.extend_from_slice(payload);
         body.extend_from_slice(b"</body>");
-        let mut socket = match self.idle.pop() {
-            Some(socket) => socket,
-            None => connect(self.address)?,
+        let Some(node) = self.nodes.next() else {
+            return Err(ErrorKind::InvalidInput.into());
+        };
+        let idle = self.idle.iter().position(|(of, _)| *of == node);
+        let mut socket = match idle {
+            Some(at) => self.idle.swap_remove(at).1,
+            None => connect(node)?,
         };
         let head = format!(
             "POST /http-bind HTTP/1.1\r\nHost: {}\r\nContent-Type: text/xml; charset=utf-8\r\n\
              Content-Length: {}\r\n\r\n",
-            self.address,
+            node,
             body.len()
         );
         socket.write_all(&[head.as_bytes(), &body].concat())?;
-        self.waiting.push_back((socket, Vec::new(), Instant::now()));
+        let connected = (node, socket);
+        self.waiting
+            .push_back((connected, Vec::new(), Instant::now()));
         Ok(())
     }
 
     /// Looks at the oldest request: answers come in the order of requests.
     fn look(&mut self) -> io::Result<()> {
-        let Some((socket, got, since)) = self.waiting.front_mut() else {
+        let Some(((_, socket), got, since)) = self.waiting.front_mut() else {
             return Ok(());
         };
         let mut buffer = vec![0; 64 * 1024];

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)] // These wait for processes, on the real clock.
 
 mod anywhere;
+mod bosh;
 mod drain;
 mod grow;
 mod large;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use delivery::{Attempt, Place, Refusal, RoomPage};
 use wire::{
     Adopt, Carrier, ConnAt, Counts, Credit, Envelope, Errand, Interest, Join, Joined, Mark,
-    Membership, Message, Moved, NodeEvent, NotTaken, OfRoom, Packet, Part, Pulled, SharedCopy,
-    Sitting, Source, Stanza, ToRoom,
+    Membership, Message, Moved, NodeEvent, NotTaken, OfRequest, OfRoom, Packet, Part, Passed,
+    Pulled, RequestAt, SharedCopy, Sitting, Source, Stanza, ToRoom,
 };
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
@@ -83,6 +83,23 @@ fn errand(is_answer: bool, bytes: &[u8]) -> Packet {
         bytes: bytes.to_vec(),
     })
 }
+
+pub(crate) fn passed(said: OfRequest) -> Packet {
+    Packet::Passed(Passed {
+        request: RequestAt {
+            conn: EDGE,
+            slot: 7,
+            number: 0x0123_4567_89ab_cdef,
+        },
+        said,
+    })
+}
+
+pub(crate) const SESSION: ConnAt = ConnAt {
+    shard: 4,
+    index: 2_000,
+    generation: 80_000,
+};
 
 const EDGE: ConnAt = ConnAt {
     shard: 3,
@@ -253,5 +270,18 @@ pub(crate) fn all() -> Vec<Packet> {
         Packet::Adopt(Box::new(adopt())),
         errand(false, b"{\"request\":\"status\"}"),
         errand(true, b"{\"response\":\"ok\"}"),
+        passed(OfRequest::Came {
+            session: SESSION,
+            token: "a+b/c=".into(),
+            address: "2001:db8::7".parse().unwrap(),
+            is_secure: true,
+            body: b"<body rid='1'/>".to_vec(),
+        }),
+        passed(OfRequest::Lost { session: SESSION }),
+        passed(OfRequest::Answered {
+            content: Some("text/plain".into()),
+            body: b"<body/>".to_vec(),
+        }),
+        passed(OfRequest::Dropped),
     ]
 }

@@ -215,6 +215,20 @@ fn a_request_made_again_gets_the_same_answer_again() {
     assert_eq!(play.taken(), [format!("12: <B>{M}</body>")]);
 }
 
+/// Goal: what is held, remembered, early or yet to come is not forgotten; what was answered so long
+/// ago that its answer is gone, is.
+#[test]
+fn a_request_whose_answer_is_gone_is_forgotten() {
+    let mut play = Play::begun("hold='1'");
+    for rid in 101..=105 {
+        play.after(10);
+        play.asks(rid, "", "", rid as u32);
+    }
+    play.asks(107, "", M, 7);
+    let forgotten = (99..=109).filter(|rid| play.session.is_forgotten(*rid));
+    assert_eq!(forgotten.collect::<Vec<_>>(), [99, 100, 101, 102]);
+}
+
 /// XEP-0124 section 14.3.
 #[test]
 fn what_a_lost_connection_was_owed_waits_for_it() {
