@@ -29,8 +29,8 @@ pub trait Away: Send + Sync {
         self.send(to, packet)
     }
 
-    /// Keeps a packet for somebody whose home nobody knows, as while it moves, until one is known or
-    /// the time for it is up: `Door::take_back` is asked.
+    /// Keeps a packet for somebody whose home nobody knows, as while it moves, until one is known
+    /// or the time for it is up: `Door::take_back` is asked.
     ///
     /// # Errors
     /// The packet, if too much is kept.
