@@ -33,3 +33,9 @@ pub fn stanza_of<'a>(
 pub fn is_text(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{fffd}' | '\u{10000}'..)
 }
+
+/// Whether there are characters that `rxml` refuses in names although XML has them there
+/// (docs/fuzzing.md).
+pub fn has_unread_names(text: &[u8]) -> bool {
+    String::from_utf8_lossy(text).contains(|c| matches!(c, '\u{fdf0}'..='\u{fffd}'))
+}
