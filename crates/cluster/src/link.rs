@@ -284,6 +284,15 @@ impl Peer {
     }
 }
 
+/// Packets that came back, and those that were for nobody's home, since somebody took them.
+#[derive(Default)]
+struct Returned {
+    packets: VecDeque<Vec<u8>>,
+    /// Of the latter.
+    kept: usize,
+    kept_bytes: usize,
+}
+
 /// What all tasks share.
 struct Shared {
     options: Options,
@@ -301,11 +310,7 @@ struct Shared {
     names: Mutex<BTreeMap<String, PeerId>>,
     /// By number. Read by every sender, without a lock.
     peers: Box<[OnceLock<Arc<Peer>>]>,
-    /// Packets that came back, and those that were for nobody's home.
-    returned: Mutex<VecDeque<Vec<u8>>>,
-    /// Of the latter, since somebody took them.
-    kept: AtomicUsize,
-    kept_bytes: AtomicUsize,
+    returned: Mutex<Returned>,
     /// Peers whose process is gone.
     gone: Mutex<Vec<PeerId>>,
     incoming: Mutex<HashMap<String, Arc<Mutex<incoming::Incoming>>>>,
@@ -355,8 +360,6 @@ impl Links {
             names: Mutex::default(),
             peers: (0..PEERS_MAX).map(|_| OnceLock::new()).collect(),
             returned: Mutex::default(),
-            kept: AtomicUsize::new(0),
-            kept_bytes: AtomicUsize::new(0),
             gone: Mutex::default(),
             incoming: Mutex::default(),
             handle: runtime.handle().clone(),
@@ -475,30 +478,21 @@ impl Links {
     /// # Errors
     /// The packet: as many are kept as may wait for a peer.
     pub fn keep(&self, packet: Vec<u8>) -> Result<(), Vec<u8>> {
-        let Shared {
-            options,
-            kept,
-            kept_bytes,
-            ..
-        } = &*self.shared;
         let mut returned = lock(&self.shared.returned);
-        // Both change under the lock only.
-        let bytes = kept_bytes.load(Ordering::Relaxed) + packet.len();
-        if kept.load(Ordering::Relaxed) >= options.queue_max || bytes > options.bytes_max {
+        let bytes = returned.kept_bytes + packet.len();
+        let options = &self.shared.options;
+        if returned.kept >= options.queue_max || bytes > options.bytes_max {
             return Err(packet);
         }
-        kept.fetch_add(1, Ordering::Relaxed);
-        kept_bytes.store(bytes, Ordering::Relaxed);
-        returned.push_back(packet);
+        returned.kept += 1;
+        returned.kept_bytes = bytes;
+        returned.packets.push_back(packet);
         Ok(())
     }
 
     /// Packets that came back or were kept since this was asked last.
     pub fn take_returned(&self) -> VecDeque<Vec<u8>> {
-        let mut returned = lock(&self.shared.returned);
-        self.shared.kept.store(0, Ordering::Relaxed);
-        self.shared.kept_bytes.store(0, Ordering::Relaxed);
-        std::mem::take(&mut returned)
+        std::mem::take(&mut *lock(&self.shared.returned)).packets
     }
 
     /// Peers whose process has gone since this was asked last.
@@ -624,7 +618,7 @@ impl Shared {
         for packet in packets {
             peer.free(Freed::one(packet.len()));
             peer.returned.fetch_add(1, Ordering::Relaxed);
-            returned.push_back(packet);
+            returned.packets.push_back(packet);
         }
     }
 }

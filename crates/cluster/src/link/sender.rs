@@ -390,7 +390,7 @@ fn hear(frame: Frame, peer: &Peer, shared: &Shared, outgoing: &mut Outgoing) -> 
             let packet = outgoing.moved(position).map_err(impossible)?.to_vec();
             // Its own place is freed with the acknowledgement.
             peer.returned.fetch_add(1, Ordering::Relaxed);
-            lock(&shared.returned).push_back(packet);
+            lock(&shared.returned).packets.push_back(packet);
         }
         other => return Err(format!("not expected: {other:?}")),
     }

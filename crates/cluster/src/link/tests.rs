@@ -117,7 +117,7 @@ fn packets_arrive_in_order_and_moved_ones_come_back() {
     let heard = lock(&b.heard).clone();
     assert!(heard.iter().map(|(_, packet)| packet).eq(&expected));
     until("both come back", || {
-        lock(&a.links.shared.returned).len() == 2
+        lock(&a.links.shared.returned).packets.len() == 2
     });
     let returned = [b"moved".to_vec(), b"x".to_vec()];
     assert_eq!(a.links.take_returned(), returned);
@@ -225,7 +225,9 @@ fn what_a_dead_peer_did_not_take_comes_back() {
     meet(&a, &[]);
     until("gone", || !lock(&a.links.shared.gone).is_empty());
     assert_eq!(a.links.take_gone(), [to_b]);
-    until("all back", || lock(&a.links.shared.returned).len() == 4);
+    until("all back", || {
+        lock(&a.links.shared.returned).packets.len() == 4
+    });
     assert_eq!(a.links.take_returned(), [[0], [1], [2], [3]]);
     assert!(a.links.send(to_b, vec![4]).is_err());
     let again = node("b", 2, &idle());
