@@ -34,6 +34,14 @@ fn both(two: &Two) -> [SocketAddr; 2] {
     [two.edge.web(), two.home.web()]
 }
 
+/// A session at the home whose requests go to the edge from now on.
+fn alice_afar(two: &Two, asked: &str) -> Session {
+    let [edge, home] = both(two);
+    let mut alice = Session::login(&[home], "alice", asked);
+    alice.nodes = vec![edge];
+    alice
+}
+
 fn bob(two: &Two) -> Client {
     let mut bob = Client::login(two.home.node().addresses()[0], "bob", "b");
     bob.send("<presence/>");
@@ -281,9 +289,7 @@ fn what_an_older_node_does_not_read_is_not_answered() {
 fn a_link_without_room_to_spare_has_requests_made_again() {
     let two = two(&["alice", "bob"], |_| {});
     let mut bob = bob(&two);
-    let [edge, home] = both(&two);
-    let mut alice = Session::login(&[home], "alice", "hold='1' wait='30'");
-    alice.nodes = vec![edge];
+    let mut alice = alice_afar(&two, "hold='1' wait='30'");
     two.edge.way.refuse_offers(true);
     let payload = says("bob@localhost/b", "once");
     alice.send("", &payload).goes_unanswered();
@@ -311,9 +317,7 @@ fn a_slow_node_is_waited_for_so_long() {
         options.web.anywhere.late_max = MOMENT;
     });
     let mut bob = bob(&two);
-    let [edge, home] = both(&two);
-    let mut alice = Session::login(&[home], "alice", "hold='1'");
-    alice.nodes = vec![edge];
+    let mut alice = alice_afar(&two, "hold='1'");
     two.edge.way.hold(true);
     let started = Instant::now();
     let payload = says("bob@localhost/b", "once");
@@ -338,8 +342,7 @@ fn what_arrives_long_after_its_turn_does_no_harm() {
     let two = two(&["alice", "bob"], |_| {});
     let mut bob = bob(&two);
     let [edge, home] = both(&two);
-    let mut alice = Session::login(&[home], "alice", "hold='1' wait='30'");
-    alice.nodes = vec![edge];
+    let mut alice = alice_afar(&two, "hold='1' wait='30'");
     two.edge.way.hold(true);
     let late = alice.send("", &says("bob@localhost/b", "once"));
     two.until("it is under way", |two| under_way(two).is_some());
@@ -375,9 +378,7 @@ fn a_client_that_nobody_misses_is_held_for_no_longer_than_others() {
     let two = two(&["alice", "bob"], |options| {
         options.web.bosh.inactivity = SILENCE;
     });
-    let [edge, home] = both(&two);
-    let mut alice = Session::login(&[home], "alice", "hold='1' wait='3'");
-    alice.nodes = vec![edge];
+    let mut alice = alice_afar(&two, "hold='1' wait='3'");
     let lose = |alice: &mut Session| {
         let held = alice.send("", "");
         thread::sleep(MOMENT);
@@ -482,9 +483,8 @@ fn large_bodies_are_bounded() {
         options.web.anywhere.answer_bytes_max = 20_000;
     });
     let mut bob = bob(&two);
-    let [edge, home] = both(&two);
-    let mut alice = Session::login(&[home], "alice", "hold='1' wait='1'");
-    alice.nodes = vec![edge];
+    let edge = two.edge.web();
+    let mut alice = alice_afar(&two, "hold='1' wait='1'");
     let large = "x".repeat(60_000);
     alice.ask("", &says("bob@localhost/b", &large));
     bob.expect(&format!("{large}</body>"));
@@ -515,8 +515,7 @@ fn a_node_that_is_gone_leaves_nobody_waiting() {
     let two = two(&["alice", "bob"], |_| {});
     let mut bob = bob(&two);
     let [edge, home] = both(&two);
-    let mut alice = Session::login(&[home], "alice", "hold='1' wait='60'");
-    alice.nodes = vec![edge];
+    let mut alice = alice_afar(&two, "hold='1' wait='60'");
     let held = alice.send("", "");
     thread::sleep(MOMENT);
     two.edge.door.forget_node(HOME);
@@ -548,9 +547,8 @@ fn a_node_that_is_gone_leaves_nobody_waiting() {
 fn a_node_that_stops_lets_requests_go() {
     let mut two = two(&["alice", "bob"], |_| {});
     let mut bob = bob(&two);
-    let [edge, home] = both(&two);
-    let mut alice = Session::login(&[home], "alice", "hold='1' wait='60'");
-    alice.nodes = vec![edge];
+    let home = two.home.web();
+    let mut alice = alice_afar(&two, "hold='1' wait='60'");
     let held = alice.send("", "");
     thread::sleep(MOMENT);
     let started = Instant::now();
@@ -570,9 +568,7 @@ fn a_node_that_stops_lets_requests_go() {
 #[test]
 fn an_answer_for_somebody_else_is_not_given() {
     let two = two(&["alice"], |_| {});
-    let [edge, home] = both(&two);
-    let mut alice = Session::login(&[home], "alice", "hold='1' wait='60'");
-    alice.nodes = vec![edge];
+    let mut alice = alice_afar(&two, "hold='1' wait='60'");
     two.edge.way.hold(true);
     let mut held = alice.send("", "");
     two.until("it is under way", |two| under_way(two).is_some());
@@ -605,9 +601,7 @@ fn an_answer_for_somebody_else_is_not_given() {
 #[test]
 fn who_is_banned_at_the_session_is_not_served_elsewhere() {
     let two = two(&["alice"], |_| {});
-    let [edge, home] = both(&two);
-    let mut alice = Session::login(&[home], "alice", "hold='1' wait='1'");
-    alice.nodes = vec![edge];
+    let mut alice = alice_afar(&two, "hold='1' wait='1'");
     assert!(!alice.ask("", "").contains("terminate"));
     // The edge does not hear of it.
     two.home.way.refuse(true);
