@@ -494,6 +494,30 @@ fn what_comes_before_a_home_serves_goes_there_again() {
     assert!(!answer.contains("resource-constraint"), "{answer}");
 }
 
+/// Goal: a home that has served nothing for ten seconds is not tried any more, also if it serves
+/// then; what waits goes to the next tenure.
+#[test]
+fn what_a_home_never_took_goes_to_its_successor() {
+    let two = Two::start(&["alice", "bob"]);
+    two.home.way.waits_for_homes();
+    let mut alice = Client::login(two.home.node().addresses()[0], "alice", "a");
+    let range = two.home.door.range("bob@localhost");
+    two.home.door.lose(&[range]);
+    two.home.door.set_away(range, Some((EDGE, 6)));
+    alice.send("<iq type='get' id='long' to='bob@localhost'><vCard xmlns='vcard-temp'/></iq>");
+    // `node/tried.rs` has the time.
+    thread::sleep(Duration::from_secs(11));
+    two.edge.door.gain(&[range], 6);
+    thread::sleep(Duration::from_secs(2));
+    alice.send("<iq type='get' id='between' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
+    let between = alice.expect("id='between'");
+    assert!(!between.contains("id='long'"), "{between}");
+    two.edge.door.gain(&[range], 7);
+    two.home.door.set_away(range, Some((EDGE, 7)));
+    let answer = alice.expect("id='long'");
+    assert!(!answer.contains("resource-constraint"), "{answer}");
+}
+
 /// Goal: a range that moves ends its streams, those of its own clients and of others; who comes
 /// again while there is no home for too long, or one that does not answer, is told so.
 #[test]
