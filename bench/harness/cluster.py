@@ -10,12 +10,13 @@ import time
 from . import process, servers
 
 NAMES = "abc"
+ENGINES = ("n1", "n2", "n3")
 WELL_SECONDS = 90
 
-ENGINE = """server_name: n{number}
+ENGINE = """server_name: {name}
 listen: {host}:{port}
 http: {host}:{monitor}
-jetstream {{ store_dir: "{folder}/n{number}", sync_interval: always }}
+jetstream {{ store_dir: "{folder}/{name}", sync_interval: always }}
 cluster {{ name: roost, listen: 127.0.0.1:{route}, routes: [{routes}] }}
 """
 
@@ -67,24 +68,26 @@ def quoted(texts):
 
 
 class Cluster:
-    """Its ports are `first` and the next 25; `places` is where its parts are."""
+    """Its ports are `first` and the next 25; `places` is where its parts are. Of its nodes `homes`
+    are the home of something."""
 
-    def __init__(self, folder, first, places=Here):
-        self.folder = folder
+    def __init__(self, folder, first, places=Here, nodes=NAMES, homes=len(NAMES)):
+        self.folder, self.nodes, self.homes = folder, nodes, homes
         # Where clients reach the nodes.
-        self.addresses = [(places.clients(at), first + 2 * at) for at in range(3)]
+        self.addresses = [(places.clients(at), first + 2 * at) for at in range(len(nodes))]
         engine, monitor, route = ([first + 16 + 3 * kind + at for at in range(3)]
                                   for kind in range(3))
         self.programs, self.logs, self.listens = {}, {}, {}
         routes = quoted(f"nats://127.0.0.1:{port}" for port in route)
         keys = servers.certificate(folder)
-        for at, name in enumerate(NAMES):
-            path = f"{folder}/n{at + 1}.conf"
+        for at, name in enumerate(ENGINES):
+            path = f"{folder}/{name}.conf"
             with open(path, "w") as out:
-                out.write(ENGINE.format(number=at + 1, host=places.engine, port=engine[at],
+                out.write(ENGINE.format(name=name, host=places.engine, port=engine[at],
                                         monitor=monitor[at], route=route[at], routes=routes,
                                         folder=folder))
-            self.add(f"n{at + 1}", [nats(), "-c", path], (places.engine, engine[at]))
+            self.add(name, [nats(), "-c", path], (places.engine, engine[at]))
+        for at, name in enumerate(nodes):
             os.makedirs(f"{folder}/{name}")
             host, port = self.addresses[at]
             config = servers.configure(f"{folder}/{name}", port, keys, NODE.format(
@@ -140,12 +143,13 @@ class Cluster:
         if said.returncode:
             return said.stderr
         lines = [line.split() for line in said.stdout.splitlines() if line.strip()]
-        alive = [line for line in lines if line[0] in NAMES and line[1] == "alive"]
+        alive = [line for line in lines if line[0] in self.nodes and line[1] == "alive"]
         serving = [line for line in lines if line[0].isdigit() and line[3] == "serving"]
         streams = [line for line in lines if line[0].isdigit()]
-        # Each node is the home of something again.
+        # Each node that should is the home of something again.
         homes = {line[1] for line in serving}
-        if len(alive) == 3 and streams and len(serving) == len(streams) and len(homes) == 3:
+        if len(alive) == len(self.nodes) and streams and len(serving) == len(streams) \
+                and len(homes) == self.homes:
             return None
         return said.stdout
 
@@ -158,31 +162,31 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def running(folder, first, users, places=Here):
-    """A cluster with accounts u0.. of password "pw"."""
+def running(folder, first, users, places=Here, contacts=0, **more):
+    """A cluster with accounts u0.. of password "pw"; `more` is as `Cluster` takes it."""
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
-    cluster = Cluster(folder, first, places)
+    cluster = Cluster(folder, first, places, **more)
     try:
-        for name in ("n1", "n2", "n3"):
+        for name in ENGINES:
             cluster.start(name)
         end = time.monotonic() + WELL_SECONDS
         while cluster.ask("cluster", "check", "--create").returncode:
             if time.monotonic() > end:
                 raise process.Trouble(process.tail(cluster.logs["n1"]))
             time.sleep(0.5)
-        for name in NAMES:
+        for name in cluster.nodes:
             cluster.start(name)
-        for name in NAMES:
+        for name in cluster.nodes:
             cluster.wait_for(name)
         cluster.until_well()
         said = cluster.ask("provision", "--domain", "localhost", "--users", str(users),
-                           "--password", "pw", "--quiet")
+                           "--contacts", str(contacts), "--password", "pw", "--quiet")
         if said.returncode:
             raise process.Trouble(said.stderr)
         yield cluster
     finally:
         # Nodes first: the engine has what they accepted.
-        for name in [*NAMES, "n1", "n2", "n3"]:
+        for name in [*cluster.nodes, *ENGINES]:
             if name in cluster.running:
                 process.stop(cluster.running[name])

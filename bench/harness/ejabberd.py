@@ -1,8 +1,8 @@
 """ejabberd from Debian, with the accounts and contacts of the benchmark.
 
-Started without its control script, which would change users and write outside of the folder, and
-without distribution, which would leave a port mapper behind. Its data is in Mnesia, which is its
-default and answers reads from memory.
+Started without its control script, which would change users and write outside of the folder. A
+node alone is started without distribution, which would leave a port mapper behind. Its data is in
+Mnesia, which is its default and answers reads from memory.
 """
 import contextlib
 import glob
@@ -75,10 +75,41 @@ def provision_args(folder, users, contacts):
     return ["-run", "provision", "run", *map(str, values)]
 
 
-@contextlib.contextmanager
 def running(folder, users, contacts, port, tls_port, certificate, key):
+    """A node alone: yields its process."""
+    return node(folder, (port, tls_port), (certificate, key),
+                provision_args(folder, users, contacts))
+
+
+@contextlib.contextmanager
+def pair(folder, users, contacts, port, certificate, key):
+    """Two nodes with one Mnesia, the second behind the three ports of the first: yields both."""
+    mapper = port + 6
+    folders = [f"{folder}/{name}" for name in ("e1", "e2")]
+    for path in folders:
+        os.makedirs(path)
+    environment = {"ERL_EPMD_PORT": str(mapper)}
+
+    def member(name):
+        return ["-sname", f"{name}@localhost", "-setcookie", "bench", "-start_epmd", "false",
+                "-kernel", "inet_dist_use_interface", "{127,0,0,1}"]
+
+    with process.running(["epmd", "-address", "127.0.0.1", "-port", str(mapper)], [mapper],
+                         f"{folder}/epmd.log"), \
+            node(folders[0], (port, port + 1), (certificate, key),
+                 provision_args(folders[0], users, contacts), member("e1"), environment) as first, \
+            node(folders[1], (port + 3, port + 4), (certificate, key),
+                 ["-run", "provision", "join", "e1@localhost", f"{folders[1]}/ready"],
+                 member("e2"), environment) as second:
+        yield first, second
+
+
+@contextlib.contextmanager
+def node(folder, ports, keys, at_the_start, more=(), variables=None):
+    """A node that runs `at_the_start` before it counts as started: yields its process."""
+    port, tls_port = ports
     with open(f"{folder}/localhost.pem", "w") as out:
-        for part in (certificate, key):
+        for part in keys:
             with open(part) as file:
                 out.write(file.read())
     with open(f"{folder}/ejabberd.yml", "w") as out:
@@ -94,12 +125,12 @@ def running(folder, users, contacts, port, tls_port, certificate, key):
         os.environ, EJABBERD_CONFIG_PATH=f"{folder}/ejabberd.yml",
         EJABBERD_LOG_PATH=f"{folder}/ejabberd.log", EJABBERD_PID_PATH=f"{folder}/pid",
         ERL_CRASH_DUMP=f"{folder}/crash.dump", ERL_LIBS=libraries[0], HOME=folder,
-        ERL_MAX_PORTS="65536")
+        ERL_MAX_PORTS="65536", **(variables or {}))
     # No busy waiting: schedulers that spin would be charged for CPU that does nothing.
     command = ["erl", "-noinput", "+K", "true", "+P", "1000000", "+sbwt", "none", "+sbwtdcpu",
                "none", "+sbwtdio", "none", "-pa", folder, "-mnesia", "dir", f'"{folder}/mnesia"',
-               "-s", "ejabberd", *provision_args(folder, users, contacts)]
-    with process.running(command, (port, tls_port), f"{folder}/out.log", cwd=folder,
+               *more, "-s", "ejabberd", *at_the_start]
+    with process.running(command, ports, f"{folder}/out.log", cwd=folder,
                          env=environment) as server:
         end = time.monotonic() + PROVISION_SECONDS
         while not os.path.exists(f"{folder}/ready"):

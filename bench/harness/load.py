@@ -57,3 +57,21 @@ def phases(report, prefix):
 
 def timing(of_phase, name):
     return next((timing for timing in of_phase["timings"] if timing["timing"] == name), None)
+
+
+def busy_seconds(report, name):
+    """The wall-clock moments between which messages of a phase flowed."""
+    number = [it["name"] for it in report["phases"]].index(name)
+    inside = [it for it in report["series"] if it["phase"] == number]
+    most = max(it["received"] for it in inside)
+    at = [it["at"] for it in inside if it["received"] > most / 2]
+    start = report["started_unix_ms"] / 1000
+    return start + at[0], start + at[-1]
+
+
+def received_between(report, start, end):
+    """Messages that came between two wall-clock moments, which are ends of seconds of the run."""
+    began = report["started_unix_ms"] / 1000
+    inside = [it for it in report["series"] if start < began + it["at"] <= end]
+    before = [start - began, *(it["at"] for it in inside)]
+    return sum(it["received"] * (it["at"] - last) for it, last in zip(inside, before))

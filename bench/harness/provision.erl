@@ -3,7 +3,7 @@
 %%
 %% The tuples are the rows of ejabberd's tables `passwd` and `roster`.
 -module(provision).
--export([run/1]).
+-export([run/1, join/1]).
 
 -define(HOST, <<"localhost">>).
 
@@ -13,6 +13,11 @@ run([Users, Contacts, StoredKey, ServerKey, Salt, Iterations, Ready]) ->
             sha, I},
     lists:foreach(fun(User) -> account(User, N, C div 2, Keys) end, lists:seq(0, N - 1)),
     ok = file:write_file(Ready, integer_to_list(mnesia:table_info(passwd, size))).
+
+%% Makes this node one with another, whose tables it copies.
+join([Node, Ready]) ->
+    ok = ejabberd_cluster:join(list_to_atom(Node)),
+    ok = file:write_file(Ready, Node).
 
 account(User, N, Half, Keys) ->
     Us = {name(User), ?HOST},

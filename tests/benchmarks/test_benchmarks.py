@@ -32,7 +32,7 @@ FLOOD = str(TARGET / "debug" / "flood")
 DEADLINE_S = 400
 AT_ONCE = 6
 # Below those that testkit gives to servers of other tests, which run beside.
-FIRST_PORT, LAST_PORT, PORTS = 16_500, 18_000, 260
+FIRST_PORT, LAST_PORT, PORTS = 16_500, 18_000, 290
 
 GOOD, TOO_FEW, MISSED_BUDGET = 0, 2, 3
 
@@ -133,6 +133,8 @@ RUNS = {
     "largest": Run("largest --servers 2 --users 30 --hold 1 --spare 0"),
     "takeover": Run("takeover --users 6 --rounds 1 --kinds node", ports=30),
     "outages": Run("outages --users 6 --nodes 1 --kinds kill,cut", page="reliability.md", ports=30),
+    "nodes": Run("nodes --only alone,two,edge --users 20 --rate 60 --seconds 2 --logins 30 "
+                 "--repeat 1", ports=30),
 }
 NEEDS = {"instructions": ("callgrind_control",), "fanout_calls": ("strace",),
          "ledger": ("heaptrack", "zstdcat")}
@@ -288,6 +290,15 @@ def test_takeover(run):
     assert "lost 0, twice 0, out of order 0" in run.said
     [[killed, times, *_]] = run.tables()[0]
     assert (killed, times) == ("a node", "1"), run.said
+
+
+def test_nodes(run):
+    assert run.status == GOOD, run.said
+    [table] = run.tables()
+    assert column(table, 0) == ["a server alone", "two nodes", "an edge and a home"]
+    # Of the nodes and of the engine.
+    assert all(cell.count("µs") + cell.count("ms") == 3 for cell in column(table[1:2], 2)), table
+    assert all(float(cell.replace(",", "")) > 0 for cell in column(table, 4) + column(table, 7))
 
 
 def test_outages(run):

@@ -39,9 +39,10 @@ pub struct Args {
     /// Print the scenario as it would be run, as TOML.
     #[arg(long)]
     pub print: bool,
-    /// Address of the server for plaintext and STARTTLS.
+    /// Address of the server for plaintext and STARTTLS; several times for the nodes of a cluster,
+    /// which users take in turn.
     #[arg(long, value_name = "HOST:PORT")]
-    pub server: Option<String>,
+    pub server: Vec<String>,
     /// Address of the server for direct TLS.
     #[arg(long, value_name = "HOST:PORT")]
     pub tls_server: Option<String>,
@@ -171,7 +172,10 @@ impl Args {
     pub fn resolve(&self) -> Result<Scenario, String> {
         let mut scenario = self.load()?;
         let server = &mut scenario.server;
-        replace(&mut server.address, &self.server);
+        if let Some((first, more)) = self.server.split_first() {
+            server.address.clone_from(first);
+            server.more_addresses = more.to_vec();
+        }
         replace(&mut server.tls_address, &self.tls_server);
         replace(&mut server.web_address, &self.web_server);
         replace(&mut server.domain, &self.domain);
@@ -536,10 +540,13 @@ mod tests {
             "7",
             "--server",
             "[::1]:1",
+            "--server",
+            "[::1]:3",
         ])
         .unwrap();
         assert_eq!((scenario.users.count, scenario.users.contacts), (500, 4));
         assert_eq!(scenario.server.address, "[::1]:1");
+        assert_eq!(scenario.server.more_addresses, ["[::1]:3"]);
         assert_eq!((scenario.auth.plain, scenario.auth.scram_sha_1), (1.0, 0.0));
         assert_eq!(
             (scenario.transport.direct, scenario.transport.plaintext),

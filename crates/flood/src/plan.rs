@@ -14,8 +14,8 @@ use crate::tally::{Counts, Pairs, Reasons, Timing};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) scenario: Scenario,
-    /// Where plaintext and STARTTLS connections go.
-    pub(crate) address: SocketAddr,
+    /// Where plaintext and STARTTLS connections go; never empty.
+    pub(crate) addresses: Vec<SocketAddr>,
     /// Where direct TLS connections go.
     pub(crate) tls_address: SocketAddr,
     pub(crate) web_address: SocketAddr,
@@ -34,6 +34,11 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Where plaintext and STARTTLS connections of a user go.
+    pub(crate) fn address(&self, user: u32) -> SocketAddr {
+        self.addresses[user as usize % self.addresses.len()]
+    }
+
     /// This worker's part of `total` users who are to do something: by its share of all users.
     pub(crate) fn part(&self, total: u32) -> u32 {
         let users = u64::from(self.scenario.users.count.max(1));
@@ -121,7 +126,7 @@ mod tests {
         let share = scenario.users.count / workers;
         Plan {
             scenario,
-            address: SocketAddr::from(([127, 0, 0, 1], 5222)),
+            addresses: vec![SocketAddr::from(([127, 0, 0, 1], 5222))],
             tls_address: SocketAddr::from(([127, 0, 0, 1], 5223)),
             web_address: SocketAddr::from(([127, 0, 0, 1], 5280)),
             sources: Vec::new(),

@@ -99,29 +99,37 @@ fn try_run(
             return Err(format!("no process has the pid {pid}"));
         }
     }
-    let address = resolve(&scenario.server.address)?;
+    let server = &scenario.server;
+    let addresses = std::iter::once(&server.address)
+        .chain(&server.more_addresses)
+        .map(|address| resolve(address))
+        .collect::<Result<Vec<_>, _>>()?;
     let transport = &scenario.transport;
     if transport.plaintext > 0.0 || transport.starttls > 0.0 {
-        probe(address)?;
+        addresses.iter().try_for_each(|address| probe(*address))?;
     }
-    let mut tls_address = address;
+    let mut tls_address = addresses[0];
     if transport.direct > 0.0 {
-        tls_address = resolve(&scenario.server.tls_address)?;
+        tls_address = resolve(&server.tls_address)?;
         probe(tls_address)?;
     }
-    let mut web_address = address;
+    let mut web_address = addresses[0];
     if transport.websocket > 0.0 {
-        web_address = resolve(&scenario.server.web_address)?;
+        web_address = resolve(&server.web_address)?;
         probe(web_address)?;
     }
-    let plans = plans(scenario, options, [address, tls_address, web_address])?;
+    let plans = plans(scenario, options, &addresses, [tls_address, web_address])?;
     report.workers = plans.len() as u32;
     reporter.note(&format!(
-        "{}: {} users with {} contacts each against {}, {} worker{}",
+        "{}: {} users with {} contacts each against {}{}, {} worker{}",
         scenario.name,
         scenario.users.count,
         scenario.users.contacts,
-        scenario.server.address,
+        server.address,
+        match server.more_addresses.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        },
         plans.len(),
         if plans.len() == 1 { "" } else { "s" },
     ));
@@ -171,7 +179,8 @@ fn probe(address: SocketAddr) -> Result<(), String> {
 fn plans(
     scenario: &Scenario,
     options: &Options,
-    [address, tls_address, web_address]: [SocketAddr; 3],
+    addresses: &[SocketAddr],
+    [tls_address, web_address]: [SocketAddr; 2],
 ) -> Result<Vec<Plan>, String> {
     let limit = raise_descriptor_limit().saturating_sub(DESCRIPTORS_SPARE);
     let asked = match options.users_per_worker {
@@ -202,10 +211,10 @@ fn plans(
         let (first, end) = (cut(worker), cut(worker + 1));
         plans.push(Plan {
             scenario: scenario.clone(),
-            address,
+            addresses: addresses.to_vec(),
             tls_address,
             web_address,
-            sources: sources(options, address, worker, end - first),
+            sources: sources(options, addresses[0], worker, end - first),
             worker,
             workers,
             first,

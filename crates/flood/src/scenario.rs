@@ -65,6 +65,9 @@ pub struct Scenario {
 pub struct Server {
     /// Address for plaintext and STARTTLS, as `host:port`.
     pub address: String,
+    /// The same of further nodes of a cluster: users take all of them in turn, so that those of a
+    /// pair come to different nodes.
+    pub more_addresses: Vec<String>,
     /// Address for direct TLS, as `host:port`; needed only where `transport.direct` is used.
     pub tls_address: String,
     /// Address for WebSocket without TLS, as `host:port`; needed only where `transport.websocket`
@@ -78,6 +81,7 @@ impl Default for Server {
     fn default() -> Server {
         Server {
             address: "127.0.0.1:5222".to_owned(),
+            more_addresses: Vec::new(),
             tls_address: "127.0.0.1:5223".to_owned(),
             web_address: "127.0.0.1:5280".to_owned(),
             domain: "localhost".to_owned(),

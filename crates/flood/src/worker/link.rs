@@ -154,7 +154,7 @@ impl Core {
         let to = match first {
             Layer::Tls => self.plan.tls_address,
             Layer::Web => self.plan.web_address,
-            Layer::Stream => self.plan.address,
+            Layer::Stream => self.plan.address(user),
         };
         match self.connect(to, index) {
             Ok(socket) => {
