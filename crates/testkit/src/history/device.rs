@@ -260,7 +260,13 @@ impl Device {
     /// Connects over a link, to resume or to log in. Nothing happens if the server is not there.
     pub(super) fn connect(&mut self, link: io::Result<Link>, shared: &mut Shared<'_>) {
         match link {
-            Ok(link) => self.link = Some(link),
+            Ok(link) => {
+                let port = link.port();
+                let port = port.map_or(String::new(), |port| format!(" to port {port}"));
+                let said = format_args!("connects{port}");
+                shared.history.note(&self.name, said);
+                self.link = Some(link);
+            }
             Err(error) => {
                 return shared
                     .history
@@ -271,7 +277,6 @@ impl Device {
         self.since = Instant::now();
         self.waits_since = Some(self.since);
         self.say(&header());
-        shared.history.note(&self.name, "connects");
     }
 
     /// Ends the stream and the session in order.
@@ -474,6 +479,7 @@ impl Device {
                 ));
             }
             "success" => {
+                shared.history.note(&self.name, "is known");
                 self.phase = Phase::LoggedIn;
                 if let Some(link) = &mut self.link {
                     link.restart();

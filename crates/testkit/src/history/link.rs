@@ -4,7 +4,7 @@
 use super::reader::{Item, Reader};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, SendFlags, getpeername, recv, send};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
@@ -53,6 +53,12 @@ impl Link {
             input: vec![0; READ_BYTES].into(),
             out: Vec::new(),
         }
+    }
+
+    /// The port that it came to, if it is one of TCP.
+    pub(super) fn port(&self) -> Option<u16> {
+        let address = getpeername(&self.socket).ok().flatten()?;
+        SocketAddr::try_from(address).ok().map(|it| it.port())
     }
 
     /// Begins a new stream: what comes next is its header.
