@@ -130,11 +130,12 @@ impl Plan<'_> {
         })
     }
 
-    /// What a stream costs, as its home says: streams without load are spread too.
+    /// What a stream costs: streams without load are spread too. All who follow it count the same,
+    /// but for who has not followed it for long enough, as a node that has just started.
     fn load_of(&self, stream: usize) -> u64 {
-        let home = self.view.homes[stream].as_deref();
-        let load = home.map_or(0, |home| self.report(home, stream).load);
-        BASE_LOAD + u64::from(load)
+        let reports = self.view.nodes.values();
+        let reports = reports.filter_map(|node| node.streams.get(stream));
+        BASE_LOAD + u64::from(reports.map(|report| report.load).max().unwrap_or_default())
     }
 
     fn fill(&self, node: &str, more: u64) -> Fill {
