@@ -16,6 +16,10 @@
 //! A session ends when the map says that the peer's process is gone or has another life. Everything
 //! in it comes back then, also what that process may have taken: at least once is the promise.
 //!
+//! Packets of a peer are delivered while the map has the life that sends them, and once whoever
+//! watches has heard of the end of every life and session before it. So what they bring about can
+//! be answered, and does not end with what was before.
+//!
 //! With [`Credentials`] both sides prove who they are, by certificates of one CA with the node's
 //! name, and everything is encrypted (TLS 1.3). Without them only loopback addresses are listened
 //! at, or a Unix socket of this user: everybody who reaches one is believed.
@@ -130,6 +134,9 @@ pub struct Options {
     pub silence_max: Duration,
     /// Longest wait for one that does not read acknowledgements. Default: 10 s.
     pub write_within: Duration,
+    /// Longest wait until a packet can be delivered; then its connection ends, and its sender makes
+    /// another. Longer than the sender bears silence. Default: 10 s.
+    pub deliver_within: Duration,
 }
 
 impl Options {
@@ -152,6 +159,7 @@ impl Options {
             introduce_within: Duration::from_secs(5),
             silence_max: Duration::from_secs(10),
             write_within: Duration::from_secs(10),
+            deliver_within: Duration::from_secs(10),
         }
     }
 }
@@ -217,6 +225,11 @@ struct Peer {
     unreadable: AtomicU64,
     /// The map has it; otherwise nothing is taken for it.
     is_known: AtomicBool,
+    /// The life of it whose session is under way, 0 between two: packets of no other are delivered.
+    life: AtomicU64,
+    /// Sessions of either side that have ended and of whose end nobody has heard. Until somebody
+    /// has, nothing is delivered.
+    ends: AtomicUsize,
     is_connected: AtomicBool,
     /// Ticks without a word of it, also of a connection that was lost.
     silent_ticks: AtomicU32,
@@ -242,6 +255,8 @@ impl Peer {
             returned: AtomicU64::new(0),
             unreadable: AtomicU64::new(0),
             is_known: AtomicBool::new(false),
+            life: AtomicU64::new(0),
+            ends: AtomicUsize::new(0),
             is_connected: AtomicBool::new(false),
             silent_ticks: AtomicU32::new(0),
             is_refusing: AtomicBool::new(false),
@@ -259,6 +274,13 @@ impl Peer {
         self.packets.fetch_sub(freed.packets, Ordering::Relaxed);
         self.bytes.fetch_sub(freed.bytes, Ordering::Relaxed);
         self.unanswered.fetch_sub(freed.answers, Ordering::Relaxed);
+    }
+
+    /// Whether what this life of it sends may be delivered now.
+    fn may_be_heard(&self, life: u64, options: &Options) -> bool {
+        self.life.load(Ordering::Acquire) == life
+            && self.ends.load(Ordering::Acquire) == 0
+            && !self.owes_too_much(options)
     }
 
     /// The peer has not taken as many answers as may wait for it.
@@ -495,9 +517,16 @@ impl Links {
         std::mem::take(&mut *lock(&self.shared.returned)).packets
     }
 
-    /// Peers whose process has gone since this was asked last.
-    pub fn take_gone(&self) -> Vec<PeerId> {
-        std::mem::take(&mut lock(&self.shared.gone))
+    /// Tells of each peer whose process has gone, or whose session has ended, since this was asked
+    /// last. Nothing more of it is delivered before.
+    pub fn tell_gone(&self, mut tell: impl FnMut(PeerId)) {
+        let gone = std::mem::take(&mut *lock(&self.shared.gone));
+        for id in gone {
+            tell(id);
+            if let Some(peer) = self.shared.by_id(id) {
+                peer.ends.fetch_sub(1, Ordering::Release);
+            }
+        }
     }
 
     /// What was wrong with packets that came since this was asked last, each with its sender.
@@ -587,6 +616,14 @@ impl Shared {
                 *known = place;
                 has_changed
             });
+        }
+    }
+
+    /// A session with a peer is over.
+    fn is_gone(&self, id: PeerId) {
+        if let Some(peer) = self.by_id(id) {
+            peer.ends.fetch_add(1, Ordering::Release);
+            lock(&self.gone).push(id);
         }
     }
 

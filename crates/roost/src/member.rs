@@ -508,9 +508,7 @@ impl Drop for Member {
 
 /// Packets that no node took wait until somebody is at home for them, but not for ever.
 pub(crate) fn take_back(links: &Links, door: &Door, returned: &mut Returned, now: Moment) {
-    for gone in links.take_gone() {
-        door.forget_node(NodeId(gone.0));
-    }
+    links.tell_gone(|gone| door.forget_node(NodeId(gone.0)));
     for complaint in links.take_complaints() {
         tracing::error!(
             complaint,

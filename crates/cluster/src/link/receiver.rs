@@ -105,8 +105,8 @@ async fn serve(stream: Accepted, from: &str, shared: &Arc<Shared>) {
         Ok(()) = gone => Err("it did not say who it is, and others came".to_owned()),
     };
     match introduced {
-        Ok((mut connection, node, begun)) => tokio::select! {
-            _ = take(&mut connection, &node, begun, shared) => {}
+        Ok((mut connection, hello, begun)) => tokio::select! {
+            _ = take(&mut connection, &hello, begun, shared) => {}
             // It connects again, and shows what it has now.
             _ = credentials.changed() => {}
         },
@@ -119,7 +119,7 @@ async fn introduce(
     stream: Accepted,
     credentials: Option<Credentials>,
     shared: &Arc<Shared>,
-) -> Result<(Connection, String, Begun), String> {
+) -> Result<(Connection, Hello, Begun), String> {
     let (stream, shown) = match (stream, &credentials) {
         (Accepted::Unix(stream), _) => (Stream::Unix(stream), None),
         (Accepted::Tcp(stream), None) => (Stream::Plain(stream), None),
@@ -154,7 +154,7 @@ async fn introduce(
     };
     Frame::Welcome(welcome).write(&mut connection.out);
     connection.flush().await?;
-    Ok((connection, hello.from, begun))
+    Ok((connection, hello, begun))
 }
 
 /// What is known of the sender, and the number of the connection.
@@ -188,63 +188,80 @@ pub(super) fn begin(hello: &Hello, shared: &Arc<Shared>) -> Result<Begun, String
     let number = number.ok_or("a later session of this node has begun")?;
     if is_anew {
         // It gave up what it had under way, and what was owed for that.
-        let id = shared.peer(&hello.from);
-        lock(&shared.gone).push(id);
+        shared.is_gone(shared.peer(&hello.from));
     }
     Ok((incoming, number))
 }
 
 async fn take(
     connection: &mut Connection,
-    from: &str,
-    (incoming, number): Begun,
+    hello: &Hello,
+    begun: Begun,
     shared: &Arc<Shared>,
 ) -> Result<(), String> {
-    let peer = shared.peer(from);
-    let owing = shared.by_id(peer);
     loop {
         match connection.read().await? {
-            Frame::Packet(position, packet) => loop {
-                let arrived = {
-                    let mut incoming = lock(&incoming);
-                    match incoming.arrives(number, position) {
-                        Arrived::Known => break,
-                        Arrived::Wrong => return Err("a packet is missing".to_owned()),
-                        Arrived::Next => {}
-                    }
-                    // Most packets bring about an answer.
-                    let taken = match owing {
-                        Some(owing) if owing.owes_too_much(&shared.options) => Taken::Later,
-                        _ => (shared.deliver)(peer, &packet),
-                    };
-                    if taken != Taken::Later {
-                        incoming.taken();
-                    }
-                    taken
-                };
-                match arrived {
-                    Taken::Yes => break,
-                    Taken::Later => sleep(BUSY_PAUSE).await,
-                    Taken::Moved(answer) => {
-                        Frame::Moved(position, answer).write(&mut connection.out);
-                        break;
-                    }
-                    Taken::Bad(why) => {
-                        // It comes back to its sender, and is told there what became of it.
-                        shared.complain(peer, from, &why);
-                        Frame::Moved(position, Vec::new()).write(&mut connection.out);
-                        break;
-                    }
+            Frame::Packet(position, packet) => {
+                let delivered = deliver((position, &packet), hello, &begun, shared);
+                let limit = shared.options.deliver_within;
+                let delivered = timeout(limit, delivered).await;
+                let goes_back = delivered.map_err(|_| "it cannot be heard now".to_owned())??;
+                if let Some(answer) = goes_back {
+                    Frame::Moved(position, answer).write(&mut connection.out);
                 }
-            },
+            }
             Frame::Ping => {}
             other => return Err(format!("not expected: {other:?}")),
         }
         // What came with it is acknowledged with it.
         if connection.reader.buffer().is_empty() {
-            let received = lock(&incoming).received();
+            let received = lock(&begun.0).received();
             Frame::Acknowledged(received).write(&mut connection.out);
             connection.flush().await?;
+        }
+    }
+}
+
+/// Delivers a packet as soon as it can be, unless it was before. What goes back with it if nobody
+/// here has it.
+async fn deliver(
+    (position, packet): (u64, &[u8]),
+    hello: &Hello,
+    (incoming, connection): &Begun,
+    shared: &Arc<Shared>,
+) -> Result<Option<Vec<u8>>, String> {
+    let id = shared.peer(&hello.from);
+    // Most packets bring about an answer: its sender has to be one that can be given some.
+    let may_come = || {
+        let peer = shared.by_id(id);
+        peer.is_some_and(|peer| peer.may_be_heard(hello.incarnation, &shared.options))
+    };
+    loop {
+        let taken = {
+            let mut incoming = lock(incoming);
+            match incoming.arrives(*connection, position) {
+                Arrived::Known => return Ok(None),
+                Arrived::Wrong => return Err("a packet is missing".to_owned()),
+                Arrived::Next => {}
+            }
+            let taken = match may_come() {
+                true => (shared.deliver)(id, packet),
+                false => Taken::Later,
+            };
+            if taken != Taken::Later {
+                incoming.taken();
+            }
+            taken
+        };
+        match taken {
+            Taken::Yes => return Ok(None),
+            Taken::Later => sleep(BUSY_PAUSE).await,
+            Taken::Moved(answer) => return Ok(Some(answer)),
+            Taken::Bad(why) => {
+                // It comes back to its sender, and is told there what became of it.
+                shared.complain(id, &hello.from, &why);
+                return Ok(Some(Vec::new()));
+            }
         }
     }
 }

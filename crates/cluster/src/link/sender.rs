@@ -45,9 +45,11 @@ pub(super) async fn run(id: PeerId, peer: Arc<Peer>, mut queue: Queue, shared: A
             continue;
         };
         session += 1;
+        peer.life.store(known.incarnation, Ordering::Release);
         let mut outgoing = Outgoing::new();
         let parts = (&*peer, &mut queue, &*shared);
         run_session(parts, session, &known, &mut outgoing, &mut place).await;
+        peer.life.store(0, Ordering::Release);
         peer.is_connected.store(false, Ordering::Relaxed);
         peer.is_refusing.store(false, Ordering::Relaxed);
         peer.silent_ticks.store(0, Ordering::Relaxed);
@@ -55,7 +57,7 @@ pub(super) async fn run(id: PeerId, peer: Arc<Peer>, mut queue: Queue, shared: A
         peer.unanswered.fetch_sub(answers, Ordering::Relaxed);
         shared.give_back(&peer, outgoing.give_up());
         forget_answers(&peer);
-        lock(&shared.gone).push(id);
+        shared.is_gone(id);
     }
 }
 

@@ -75,6 +75,13 @@ fn meet(node: &Node, others: &[(&str, &Node)]) {
     node.links.set_peers(&peers.collect());
 }
 
+/// Whose ends a node is told of: that is what it waits for before anything more of them arrives.
+fn told(node: &Node) -> Vec<PeerId> {
+    let mut gone = Vec::new();
+    node.links.tell_gone(|id| gone.push(id));
+    gone
+}
+
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let started = Instant::now();
     while !is_so() {
@@ -140,6 +147,8 @@ fn a_slow_peer_is_felt_by_its_own_senders_only() {
     });
     let (b, c) = (node("b", 1, &is_busy), node("c", 1, &idle()));
     meet(&a, &[("b", &b), ("c", &c)]);
+    meet(&b, &[("a", &a)]);
+    meet(&c, &[("a", &a)]);
     let (to_b, to_c) = (a.links.peer("b"), a.links.peer("c"));
     let mut taken = 0;
     let started = Instant::now();
@@ -180,6 +189,7 @@ fn half_of_a_link_is_kept_for_others() {
         options.queue_max = 8;
     });
     let b = node("b", 1, &is_busy);
+    meet(&b, &[("a", &bytes), ("c", &packets)]);
     for a in [&bytes, &packets] {
         meet(a, &[("b", &b)]);
         assert!(a.links.takes(a.links.peer("b")) && !a.links.takes(a.links.peer("nobody")));
@@ -224,13 +234,14 @@ fn what_a_dead_peer_did_not_take_comes_back() {
     a.links.send(to_b, vec![3]).unwrap();
     meet(&a, &[]);
     until("gone", || !lock(&a.links.shared.gone).is_empty());
-    assert_eq!(a.links.take_gone(), [to_b]);
+    assert_eq!(told(&a), [to_b]);
     until("all back", || {
         lock(&a.links.shared.returned).packets.len() == 4
     });
     assert_eq!(a.links.take_returned(), [[0], [1], [2], [3]]);
     assert!(a.links.send(to_b, vec![4]).is_err());
     let again = node("b", 2, &idle());
+    meet(&again, &[("a", &a)]);
     meet(&a, &[("b", &again)]);
     a.links.send(to_b, vec![5]).unwrap();
     until("the next life", || lock(&again.heard).len() == 1);
@@ -321,11 +332,50 @@ fn a_session_that_begins_anew_is_noticed() {
     let to_b = a.links.peer("b");
     a.links.send(to_b, b"1".to_vec()).unwrap();
     until("the first", || lock(&b.heard).len() == 1);
-    assert_eq!(b.links.take_gone(), []);
+    assert_eq!(told(&b), []);
     meet(&a, &[]);
     until("given up", || !lock(&a.links.shared.gone).is_empty());
     meet(&a, &[("b", &b)]);
     a.links.send(to_b, b"2".to_vec()).unwrap();
+    until("the end", || !lock(&b.links.shared.gone).is_empty());
+    // Nothing arrives of the new session before that.
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(lock(&b.heard).len(), 1);
+    assert_eq!(told(&b), [b.links.peer("a")]);
     until("the second", || lock(&b.heard).len() == 2);
-    assert_eq!(b.links.take_gone(), [b.links.peer("a")]);
+}
+
+/// Goal: what a life of a peer sends waits until the map has that life, for it could not be
+/// answered; and until the end of the life before it was told.
+#[test]
+fn a_life_that_is_not_known_yet_is_not_heard() {
+    let (a, b) = (node("a", 1, &idle()), node("b", 1, &idle()));
+    meet(&a, &[("b", &b)]);
+    let to_b = a.links.peer("b");
+    a.links.send(to_b, b"1".to_vec()).unwrap();
+    until("connected", || a.links.is_connected("b"));
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(*lock(&b.heard), []);
+    meet(&b, &[("a", &a)]);
+    until("the first", || lock(&b.heard).len() == 1);
+    drop(a);
+    let a = node("a", 2, &idle());
+    meet(&a, &[("b", &b)]);
+    a.links.send(to_b, b"2".to_vec()).unwrap();
+    // Of the session that was under way; the map still has the life before.
+    until("it introduced itself", || {
+        !lock(&b.links.shared.gone).is_empty()
+    });
+    assert_eq!(told(&b), [b.links.peer("a")]);
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(lock(&b.heard).len(), 1);
+    meet(&b, &[("a", &a)]);
+    until("the end of that life", || {
+        !lock(&b.links.shared.gone).is_empty()
+    });
+    assert_eq!(told(&b), [b.links.peer("a")]);
+    until("the second", || lock(&b.heard).len() == 2);
+    let to_a = b.links.peer("a");
+    b.links.answer(to_a, b"answer".to_vec());
+    until("the answer", || lock(&a.heard).len() == 1);
 }

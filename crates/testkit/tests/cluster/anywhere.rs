@@ -1,14 +1,15 @@
 //! Clients that came to a node which is not their account's home: they notice nothing of that, and
 //! lose nothing when either node is killed.
 
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use testkit::client::Got;
 use testkit::transport::Kind;
 use testkit::tree::Element;
 
 use crate::nodes::Nodes;
-use crate::person::{ANSWER, ARCHIVE, Person, deaf};
+use crate::person::{ANSWER, ARCHIVE, Person, deaf, wait_for_word};
 
 /// Goal: two clients at a node that is home of neither chat, speak in a room and read their
 /// archives. The home of one is killed: its client goes on through the same node, and so does the
@@ -128,6 +129,33 @@ fn clients_of_the_web_are_served_by_any_node() {
         alice.await_accepted();
         bob.expect_bodies("alice", ["and back".to_owned()]);
     }
+}
+
+/// Goal: who comes to a node that has only just started, whose links to others begin meanwhile, is
+/// served, or told to come again; nobody is left without a word.
+#[test]
+fn who_comes_to_a_node_that_has_just_started_is_answered() {
+    const COME: u32 = 100;
+    const LEASE: Duration = Duration::from_secs(2);
+    let mut nodes = Nodes::start(&["a", "b", "c"]);
+    let homes = nodes.add_at_different_homes("alice", "bob");
+    let third = nodes.other(&[&homes.one, &homes.other]);
+    nodes.node(&third).kill().unwrap();
+    // The others have no life of it any more.
+    thread::sleep(LEASE * 2);
+    let at = nodes.node(&third).address();
+    nodes.node(&third).begin_to_start().unwrap();
+    thread::scope(|all| {
+        for n in 0..COME {
+            let name = ["alice", &homes.other_name][n as usize % 2];
+            all.spawn(move || {
+                thread::sleep(Duration::from_millis(10) * n);
+                let waited = wait_for_word(name, at);
+                assert!(waited < ANSWER, "{n}, {name}: nothing for {waited:?}");
+            });
+        }
+    });
+    Person::online(&mut nodes, "alice", &third);
 }
 
 fn is_from(said: &Element, name: &str) -> bool {

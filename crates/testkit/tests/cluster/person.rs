@@ -96,6 +96,22 @@ fn authenticated(name: &str, (at, kind): (Address, Kind)) -> Result<Client, Stri
     Ok(client)
 }
 
+/// How long a client waits at a node, as soon as that listens, until it is authenticated and its
+/// stream has begun anew, or it is told why not.
+pub(crate) fn wait_for_word(name: &str, at: Address) -> Duration {
+    let begun = Instant::now();
+    loop {
+        let started = Instant::now();
+        match authenticated(name, (at, Kind::Tcp)) {
+            Err(why) if why.contains("refused") && begun.elapsed() < PATIENCE => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            // Whatever it is: it may come again.
+            _ => return started.elapsed(),
+        }
+    }
+}
+
 /// Tries until it is so.
 fn patiently<T>(what: &str, mut attempt: impl FnMut() -> Result<T, String>) -> T {
     let started = Instant::now();

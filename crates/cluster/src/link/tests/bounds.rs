@@ -58,6 +58,15 @@ fn place(address: SocketAddr) -> BTreeMap<String, Where> {
     [("b".to_owned(), place)].into()
 }
 
+/// The map of a node has one that is `introduced`.
+fn knows_a(node: &Node, address: SocketAddr) {
+    let place = Where {
+        incarnation: 1,
+        address: address.to_string(),
+    };
+    node.links.set_peers(&[("a".to_owned(), place)].into());
+}
+
 fn expect_error(node: &Node, expected: &str) {
     until(expected, || {
         let error = node.links.status()[0].last_error.clone();
@@ -198,6 +207,7 @@ fn senders_that_hang_lose_their_connection() {
         options.silence_max = SHORT;
         options.write_within = SHORT;
     });
+    knows_a(&b, free_address());
     // It is silent from its introduction on, which this thread may hear of late.
     let started = Instant::now();
     let mut silent = introduced(&b, "a");
@@ -212,6 +222,23 @@ fn senders_that_hang_lose_their_connection() {
     });
     let sent = sent.count();
     assert!(sent < 1_000, "it could write on and on");
+}
+
+/// Goal: who sends what cannot be delivered, for nobody knows it, loses its connection in time, and
+/// not its packet.
+#[test]
+fn who_is_never_known_loses_its_connection() {
+    let b = node_with("b", 1, &idle(), |options| options.deliver_within = SHORT);
+    let started = Instant::now();
+    let mut a = introduced(&b, "a");
+    write(&mut a, &Frame::Packet(1, b"p".to_vec())).unwrap();
+    assert_eq!(read(&mut a), None);
+    assert!(started.elapsed() >= SHORT);
+    knows_a(&b, free_address());
+    let mut a = introduced(&b, "a");
+    write(&mut a, &Frame::Packet(1, b"p".to_vec())).unwrap();
+    assert!(matches!(read(&mut a), Some(Frame::Acknowledged(1))));
+    assert_eq!(*lock(&b.heard), [(0, b"p".to_vec())]);
 }
 
 /// Goal: whoever holds connections open without a word is in nobody's way: the oldest ends, and a
@@ -274,6 +301,7 @@ fn a_peer_has_32_megabytes() {
     let (a, b) = (node("a", 1, &idle()), node("b", 1, &is_busy));
     assert_eq!(a.links.bytes_max(), 32 << 20);
     meet(&a, &[("b", &b)]);
+    meet(&b, &[("a", &a)]);
     let to_b = a.links.peer("b");
     for n in 0..32 {
         let sent = a.links.send(to_b, vec![b'p'; 1 << 20]);
@@ -294,12 +322,8 @@ fn a_peer_has_32_megabytes() {
 fn answers_that_nobody_takes_stop_their_asker() {
     let b = node_with("b", 1, &idle(), |options| options.answers_max = 3);
     let address = free_address();
-    let place = Where {
-        incarnation: 1,
-        address: address.to_string(),
-    };
     // Nobody listens there yet.
-    b.links.set_peers(&[("a".to_owned(), place)].into());
+    knows_a(&b, address);
     let to_a = b.links.peer("a");
     let mut a = introduced(&b, "a");
     for position in 1..=2 {
@@ -347,6 +371,9 @@ fn two_nodes_at_the_bound_of_answers_go_on() {
         gone(&a) && gone(&b)
     });
     until("both take", || {
+        for node in [&a, &b] {
+            told(node);
+        }
         // What comes while a session ends is refused or comes back.
         let _ = a.links.send(to_b, b"p".to_vec());
         let _ = b.links.send(to_a, b"p".to_vec());
@@ -386,6 +413,7 @@ fn nodes_are_bounded() {
 fn complaints_are_bounded() {
     let (a, b) = (node("a", 1, &idle()), node("b", 1, &idle()));
     meet(&a, &[("b", &b)]);
+    meet(&b, &[("a", &a)]);
     let to_b = a.links.peer("b");
     for _ in 0..COMPLAINTS_MAX + 5 {
         a.links.send(to_b, b"x".to_vec()).unwrap();

@@ -373,6 +373,7 @@ fn certificates_are_exchanged_under_way() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let (a, b) = (with("a", good(&old, "a")), with("b", good(&old, "b")));
     meet(&a, &[("b", &b)]);
+    meet(&b, &[("a", &a)]);
     let to_b = a.links.peer("b");
     let mut sent = 0u32;
     let mut send = |count: u32| {
