@@ -9,7 +9,7 @@ use xml::build::Writer;
 use xmpp::error::Condition;
 use xmpp::rsm;
 
-use crate::access::{Affiliation, SubscriptionState};
+use crate::access::{Affiliation, SubscriptionState, Visitor};
 use crate::error::{NS_OWNER, Refusal};
 use crate::record::{Record, Subscription};
 use crate::service::{Ask, Now, Service, node_of};
@@ -17,7 +17,7 @@ use crate::state::{Node, bare, entry_bytes};
 use crate::subscribe::address_of;
 
 /// A subscription that has changed: of whom, and to what.
-type Changed = (Arc<str>, SubscriptionState);
+pub(crate) type Changed = (Arc<str>, SubscriptionState);
 
 /// Entries of a request that cannot be changed, each with what it has: address and name.
 type Failed = Vec<(String, &'static str)>;
@@ -138,7 +138,7 @@ impl Service {
         let mut records = Vec::new();
         let mut changed: Vec<Changed> = Vec::new();
         for (address, affiliation) in wanted {
-            changed.extend(after_affiliation(node, &address, affiliation, ask.now));
+            changed.extend(self.after_affiliation(node, &address, affiliation, ask.now));
             records.push(Record::Affiliated {
                 node: name.to_string(),
                 address,
@@ -271,13 +271,45 @@ impl Service {
                 let refusal = Refusal::from(Condition::NotAcceptable).with_entries(entries);
                 service.refuse(&request, &refusal);
             }
-            for (address, state) in &changed {
-                service.tell_of_subscription(&name, address, *state, true);
-                if *state == SubscriptionState::Subscribed {
-                    service.send_last_to_new(&name, address, bare(address), now);
-                }
-            }
+            service.tell_of_changes(&name, &changed, now);
         });
+    }
+
+    /// Tells those whose subscriptions have changed without their doing (section 12.14).
+    pub(crate) fn tell_of_changes(&mut self, name: &str, changed: &[Changed], now: Now<'_>) {
+        for (address, state) in changed {
+            self.tell_of_subscription(name, address, *state, true);
+            if *state == SubscriptionState::Subscribed {
+                self.send_last_to_new(name, address, bare(address), now);
+            }
+        }
+    }
+
+    /// What a new affiliation means for the subscriptions of an address (section 8.7.4): who is
+    /// known need not wait for an approval, who is banned has none, and neither has who may enter
+    /// only as somebody who is known.
+    fn after_affiliation(
+        &self,
+        node: &Node,
+        address: &str,
+        affiliation: Affiliation,
+        now: Now<'_>,
+    ) -> Vec<Changed> {
+        let own = node.subscriptions_of(address, now.at).into_iter();
+        let visitor = Visitor {
+            affiliation,
+            ..self.visitor(node, address, now)
+        };
+        let config = &node.config;
+        if visitor.may_enter(config.access, &config.groups).is_err() {
+            return own.map(|(who, _)| (who, SubscriptionState::None)).collect();
+        }
+        let waiting = own.filter(|(_, s)| {
+            affiliation != Affiliation::None && s.state == SubscriptionState::Pending
+        });
+        waiting
+            .map(|(who, _)| (who, SubscriptionState::Subscribed))
+            .collect()
     }
 }
 
@@ -298,33 +330,8 @@ static LISTS: [List; 2] = [
     },
 ];
 
-/// What a new affiliation means for the subscriptions of an address (section 8.7.4): who is known
-/// need not wait for an approval, and who is banned has none.
-fn after_affiliation(
-    node: &Node,
-    address: &str,
-    affiliation: Affiliation,
-    now: Now<'_>,
-) -> Vec<Changed> {
-    let own = node.subscriptions_of(address, now.at);
-    match affiliation {
-        Affiliation::None => Vec::new(),
-        Affiliation::Outcast | Affiliation::PublishOnly => {
-            let own = own.into_iter();
-            own.map(|(who, _)| (who, SubscriptionState::None)).collect()
-        }
-        Affiliation::Member | Affiliation::Publisher | Affiliation::Owner => {
-            let waiting = own.into_iter();
-            let waiting = waiting.filter(|(_, s)| s.state == SubscriptionState::Pending);
-            waiting
-                .map(|(who, _)| (who, SubscriptionState::Subscribed))
-                .collect()
-        }
-    }
-}
-
 /// The record of a changed state; options stay.
-fn subscribed(name: &str, node: &Node, (address, state): &Changed) -> Record {
+pub(crate) fn subscribed(name: &str, node: &Node, (address, state): &Changed) -> Record {
     let old = node.subscriptions.get(address).copied().unwrap_or_default();
     Record::Subscribed {
         node: name.to_owned(),

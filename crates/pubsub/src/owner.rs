@@ -9,12 +9,13 @@ use xmpp::error::Condition;
 use xmpp::form::Form;
 use xmpp::ns::DATA_FORMS;
 
-use crate::access::{AccessModel, Affiliation};
+use crate::access::{AccessModel, Affiliation, SubscriptionState, Visitor};
 use crate::config::{Config, FORM_TYPE};
 use crate::error::{NS, NS_OWNER, Refusal};
+use crate::lists::{Changed, subscribed};
 use crate::record::Record;
 use crate::service::{Ask, Now, Service, node_of};
-use crate::state::Node;
+use crate::state::{Node, bare};
 
 impl Service {
     // === creation ===
@@ -106,6 +107,17 @@ impl Service {
         }
     }
 
+    /// The access model that a request to configure a node asks for.
+    pub(crate) fn access_after(&self, node: &Node, request: &Frame) -> Option<AccessModel> {
+        let owner = request.child("pubsub", NS_OWNER)?;
+        let mut actions = owner.children();
+        let configure = actions.find(|action| action.name() == "configure")?;
+        let mut forms = configure.children();
+        let x = forms.find(|x| x.name() == "x" && x.ns() == DATA_FORMS)?;
+        let config = self.configured(&node.config, &x).ok()??;
+        Some(config.access)
+    }
+
     /// What a submitted form makes of a configuration; `None` if it was put away.
     fn configured(&self, config: &Config, x: &xml::Child<'_>) -> Result<Option<Config>, Refusal> {
         let x = Frame::parse(x.to_xml()).map_err(|_| Condition::BadRequest)?;
@@ -154,6 +166,8 @@ impl Service {
             self.answer(ask.frame, &[]);
             return Ok(());
         };
+        let mut changed = self.after_access(node, &config, ask.now);
+        let rest = changed.split_off(changed.len().min(self.options.limits.sweep_max.max(1)));
         let mut records = Vec::new();
         let kept = node.all_items().len();
         if !config.keeps_items && kept > 0 {
@@ -174,26 +188,78 @@ impl Service {
             node: name.to_string(),
             config: Box::new(config),
         });
+        records.extend(changed.iter().map(|change| subscribed(&name, node, change)));
         let request = ask.frame.clone();
         self.commit(records, Some(ask.frame), ask.now, move |service, now| {
             service.answer(&request, &[]);
-            let Some(node) = service.state.node(&name) else {
-                return;
-            };
-            if !(node.config.notifies && node.config.notifies_config) {
-                return;
-            }
-            let mut content = Vec::new();
-            let mut writer = Writer::new(&mut content);
-            writer.open("configuration").attr("node", &name);
-            if node.config.delivers_payloads {
-                node.config.write(&mut writer, "result");
-            }
-            writer.close();
-            let to = service.audience(&name, now, false);
-            service.tell(&name, &content, to);
+            service.tell_of_changes(&name, &changed, now);
+            service.tell_of_configuration(&name, now);
+            service.change_rest(name, rest, now);
         });
         Ok(())
+    }
+
+    /// What a configuration means for the subscriptions that there are: who may no longer enter is
+    /// no subscriber, and where nobody is approved any more nobody waits for an approval (sections
+    /// 4.5 and 12.14). Where owners approve from now on, who is subscribed stays it.
+    fn after_access(&self, node: &Node, config: &Config, now: Now<'_>) -> Vec<Changed> {
+        let (access, groups) = (config.access, &config.groups);
+        if (access, groups) == (node.config.access, &node.config.groups) {
+            return Vec::new();
+        }
+        let judge = self.judge_for(node, access);
+        let all = node.subscriptions.iter();
+        let all = all.filter(|(_, one)| one.is_alive(now.at));
+        let changed = all.filter_map(|(address, one)| {
+            let visitor = Visitor {
+                judge,
+                ..self.visitor(node, bare(address), now)
+            };
+            let is_waiting = one.state == SubscriptionState::Pending;
+            let new = match visitor.may_enter(access, groups) {
+                Err(_) => SubscriptionState::None,
+                Ok(()) if is_waiting && access != AccessModel::Authorize => {
+                    SubscriptionState::Subscribed
+                }
+                Ok(()) => return None,
+            };
+            Some((Arc::clone(address), new))
+        });
+        changed.collect()
+    }
+
+    /// Changes the subscriptions that one commit had no room for, so many at a time. The node stays
+    /// busy meanwhile. If that fails, those who may not enter hear of nothing, and stay in the list
+    /// until the access model changes again.
+    fn change_rest(&mut self, name: Arc<str>, mut changed: Vec<Changed>, now: Now<'_>) {
+        let Some(node) = self.state.node(&name).filter(|_| !changed.is_empty()) else {
+            return;
+        };
+        let rest = changed.split_off(changed.len().min(self.options.limits.sweep_max.max(1)));
+        let records = changed.iter().map(|change| subscribed(&name, node, change));
+        self.commit(records.collect(), None, now, move |service, now| {
+            service.tell_of_changes(&name, &changed, now);
+            service.change_rest(name, rest, now);
+        });
+    }
+
+    /// Section 8.2.5.3.
+    fn tell_of_configuration(&mut self, name: &str, now: Now<'_>) {
+        let Some(node) = self.state.node(name) else {
+            return;
+        };
+        if !(node.config.notifies && node.config.notifies_config) {
+            return;
+        }
+        let mut content = Vec::new();
+        let mut writer = Writer::new(&mut content);
+        writer.open("configuration").attr("node", name);
+        if node.config.delivers_payloads {
+            node.config.write(&mut writer, "result");
+        }
+        writer.close();
+        let to = self.audience(name, now, false);
+        self.tell(name, &content, to);
     }
 
     // === the end ===

@@ -9,6 +9,7 @@
 //! | the stanza | rosters |
 //! |---|---|
 //! | a change of the node, which may tell its subscribers | the creator's: who may no longer enter is unsubscribed first |
+//! | a change that makes the node go by a roster | the creator's: who may not enter then is unsubscribed with it |
 //! | another question about the node, of somebody without an affiliation | the creator's |
 //! | a question about all nodes | the creators' of nodes where the asker has no affiliation |
 
@@ -58,7 +59,10 @@ impl Service {
         let bare = addr::bare_part(&from);
         if let Concerned::Node(name) = concerns(frame) {
             let (name, node) = (self.state.name(&name)?, self.state.node(&name)?);
-            let creator = self.judge_of(node)?;
+            let is_owner = node.affiliation(bare) == Affiliation::Owner;
+            let after = is_owner.then(|| self.access_after(node, frame)).flatten();
+            let creator = self.judge_of(node);
+            let creator = creator.or_else(|| self.judge_for(node, after?))?;
             let is_change = is_change(frame);
             let is_asked = is_change || node.affiliation(bare) == Affiliation::None;
             return is_asked.then(|| Wanted {
@@ -83,10 +87,12 @@ impl Service {
 
     /// Whose roster decides who may enter a node, if one does.
     pub(crate) fn judge_of<'a>(&'a self, node: &'a Node) -> Option<&'a str> {
-        if !matches!(
-            node.config.access,
-            AccessModel::Presence | AccessModel::Roster
-        ) {
+        self.judge_for(node, node.config.access)
+    }
+
+    /// The same, if the node has this access model.
+    pub(crate) fn judge_for<'a>(&'a self, node: &'a Node, access: AccessModel) -> Option<&'a str> {
+        if !matches!(access, AccessModel::Presence | AccessModel::Roster) {
             return None;
         }
         if self.is_account() {

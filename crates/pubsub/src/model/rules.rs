@@ -274,9 +274,14 @@ impl Model {
     }
 
     fn configure(&mut self, user: u8, node: u8, change: Change) -> Result<(), &'static str> {
+        let number = node;
         let node = self.owned(node, user)?;
         match change {
-            Change::Access(access) => node.access = access,
+            Change::Access(access) if access != node.access => {
+                node.access = access;
+                self.review(number);
+            }
+            Change::Access(_) => {}
             Change::Publish(model) => node.publish = model,
             Change::ItemsMax(count) => {
                 node.items_max = usize::from(count);
@@ -285,6 +290,31 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    /// Nobody is subscribed who may not enter, and nobody waits where nobody is approved.
+    fn review(&mut self, number: u8) {
+        let Some(node) = self.nodes.get(&number) else {
+            return;
+        };
+        let mut after = node.clone();
+        for (user, state) in &node.subscriptions {
+            let is_waiting = *state == SubscriptionState::Pending;
+            if self.enter(node, *user).is_err() {
+                after.subscribe(*user, SubscriptionState::None);
+            } else if is_waiting && node.access != AccessModel::Authorize {
+                after.subscribe(*user, SubscriptionState::Subscribed);
+            }
+        }
+        self.nodes.insert(number, after);
+    }
+
+    fn review_one(&mut self, number: u8, user: u8) {
+        let node = self.nodes.get(&number);
+        let is_out = node.is_some_and(|node| self.enter(node, user).is_err());
+        if let Some(node) = self.nodes.get_mut(&number).filter(|_| is_out) {
+            node.subscribe(user, SubscriptionState::None);
+        }
     }
 
     fn publish(&mut self, user: u8, number: u8, item: u8, only_if: Option<AccessModel>) -> Outcome {
@@ -398,6 +428,7 @@ impl Model {
             (Member | Publisher | Owner, SubscriptionState::Pending) => {
                 node.subscribe(target, SubscriptionState::Subscribed);
             }
+            (None, _) => self.review_one(number, target),
             _ => {}
         }
         Ok(())

@@ -128,6 +128,157 @@ fn section_8_2_5_3_subscribers_hear_of_a_configuration() {
     has(&notice, &["<configuration node='princely_musings'/>"]);
 }
 
+fn state_of(world: &World, who: &str) -> crate::SubscriptionState {
+    let node = world.service.state().node(NODE).unwrap();
+    let subscription = node.subscription(xmpp::addr::bare_part(who), world.now);
+    subscription.map_or(crate::SubscriptionState::None, |one| one.state)
+}
+
+/// Sections 4.5 and 12.14.
+#[test]
+fn who_may_not_enter_under_a_new_access_model_is_no_subscriber() {
+    use crate::SubscriptionState::{None, Pending, Subscribed};
+    // Francisco is a stranger, Bernardo a member, both subscribed; a friend has subscribed too.
+    const FRIEND: &str = "friend@denmark.example/a";
+    for (access, stranger, friend) in [
+        ("open", Subscribed, Subscribed),
+        ("authorize", Subscribed, Subscribed),
+        ("presence", None, Subscribed),
+        ("roster", None, Subscribed),
+        ("whitelist", None, None),
+    ] {
+        let mut world = World::denmark();
+        let groups = BTreeSet::from(["friends".to_owned()]);
+        let friend_bare = xmpp::addr::bare_part(FRIEND).to_owned();
+        world.roster.contacts.insert(friend_bare, groups);
+        world.affiliate(BERNARDO, "member").unwrap();
+        for who in [FRANCISCO, BERNARDO, FRIEND] {
+            world.subscribe(who).unwrap();
+        }
+        world.mail.clear();
+        let fields = [
+            ("access_model", access),
+            ("roster_groups_allowed", "friends"),
+        ];
+        world.configure(HAMLET, &fields).unwrap();
+        for (who, expected) in [
+            (FRANCISCO, stranger),
+            (BERNARDO, Subscribed),
+            (FRIEND, friend),
+        ] {
+            assert_eq!(state_of(&world, who), expected, "{who} {access}");
+            let told = world.read(xmpp::addr::bare_part(who));
+            assert_eq!(told.len(), usize::from(expected == None), "{told:?}");
+            for one in told {
+                has(
+                    &one,
+                    &[
+                        "<subscription node='princely_musings'",
+                        "subscription='none'",
+                    ],
+                );
+            }
+        }
+    }
+    // Who waits does so only where owners approve.
+    for (access, expected) in [
+        ("authorize", Pending),
+        ("open", Subscribed),
+        ("whitelist", None),
+    ] {
+        let mut world = World::with_node(&[("access_model", "authorize")]);
+        world.publish(HAMLET, "a").unwrap();
+        world.subscribe(FRANCISCO).unwrap();
+        world.mail.clear();
+        let fields = [("access_model", access), ("title", "T")];
+        world.configure(HAMLET, &fields).unwrap();
+        assert_eq!(state_of(&world, FRANCISCO), expected, "{access}");
+        let told = world.read("francisco@denmark.example");
+        // Who becomes a subscriber gets the last item too.
+        let count =
+            [0, 1, 2][usize::from(expected != Pending) + usize::from(expected == Subscribed)];
+        assert_eq!(told.len(), count, "{access} {told:?}");
+    }
+}
+
+#[test]
+fn who_could_enter_as_a_member_alone_is_no_subscriber_without_that() {
+    use crate::SubscriptionState::{None, Subscribed};
+    for (access, expected) in [("open", Subscribed), ("whitelist", None)] {
+        let mut world = World::with_node(&[("access_model", access)]);
+        world.affiliate(BERNARDO, "member").unwrap();
+        world.subscribe(BERNARDO).unwrap();
+        world.mail.clear();
+        world.affiliate(BERNARDO, "none").unwrap();
+        assert_eq!(state_of(&world, BERNARDO), expected, "{access}");
+        let told = world.read("bernardo@denmark.example");
+        assert_eq!(told.len(), usize::from(expected == None), "{told:?}");
+    }
+}
+
+/// At the bound of one commit, and where one of them fails.
+#[test]
+fn many_subscriptions_end_in_several_commits() {
+    let guard = |n: usize| format!("guard{n}@denmark.example");
+    let crowd = || {
+        let mut world = World::limited(|limits| limits.sweep_max = 2);
+        world.create(HAMLET, NODE, &[]).unwrap();
+        for n in 0..5 {
+            world.subscribe(&format!("{}/a", guard(n))).unwrap();
+        }
+        world.mail.clear();
+        world.appends = 0;
+        world
+    };
+    let closed = [("access_model", "whitelist")];
+    let mut world = crowd();
+    world.configure(HAMLET, &closed).unwrap();
+    assert_eq!(
+        (
+            world.appends,
+            world.service.state().node(NODE).unwrap().subscribers()
+        ),
+        (3, 0)
+    );
+    for n in 0..5 {
+        has(&world.read_one(&guard(n)), &["subscription='none'"]);
+    }
+    // The second one fails: those who are left hear of nothing, and go with the next access model.
+    let mut world = crowd();
+    world.decides = None;
+    world.send(HAMLET, &configuration(&closed));
+    for is_committed in [true, false] {
+        let records = world.service.undecided().cloned().collect();
+        if is_committed {
+            world.keep(records);
+        }
+        assert!(
+            !world.try_send(HAMLET, &configuration(&closed)),
+            "it is busy"
+        );
+        assert!(world.event(Event::Decided { is_committed }));
+    }
+    world.decides = Some(true);
+    assert!(world.service.is_idle());
+    assert_eq!(world.mail.len(), 3, "{:?}", world.mail);
+    world.mail.clear();
+    world.publish(HAMLET, "a").unwrap();
+    assert!(world.mail.is_empty(), "{:?}", world.mail);
+    world
+        .configure(HAMLET, &[("access_model", "presence")])
+        .unwrap();
+    assert_eq!(world.service.state().node(NODE).unwrap().subscribers(), 0);
+    assert_eq!(world.mail.len(), 3, "{:?}", world.mail);
+}
+
+fn configuration(fields: &[(&str, &str)]) -> String {
+    let form = form("node_config", fields);
+    format!(
+        "<iq type='set' id='q'><pubsub xmlns='http://jabber.org/protocol/pubsub#owner'>\
+         <configure node='{NODE}'>{form}</configure></pubsub></iq>"
+    )
+}
+
 #[test]
 fn section_8_3_the_default_configuration() {
     let mut world = World::new();

@@ -111,6 +111,50 @@ fn rosters_are_wanted_where_they_decide_and_nowhere_else() {
     );
 }
 
+/// The roster that decides from then on has to be known when the node is configured.
+#[test]
+fn a_roster_is_wanted_for_what_will_go_by_it() {
+    let mut world = World::denmark();
+    let to = |access: &str| {
+        let fields = [
+            ("access_model", access),
+            ("roster_groups_allowed", "guards"),
+        ];
+        let form = form("node_config", &fields);
+        let configure = format!("<configure node='{NODE}'>{form}</configure>");
+        content("http://jabber.org/protocol/pubsub#owner", &configure)
+    };
+    let wanted = |world: &World, who: &str, access: &str| {
+        let wanted = world.service.rosters_for(&stanza(who, "set", &to(access)));
+        wanted.map(|wanted| wanted.whose)
+    };
+    for (access, is_wanted) in [
+        ("presence", true),
+        ("roster", true),
+        ("whitelist", false),
+        ("open", false),
+        ("nonsense", false),
+    ] {
+        let found = wanted(&world, HAMLET, access);
+        assert_eq!(
+            found,
+            is_wanted.then(|| vec![HAMLET_BARE.into()]),
+            "{access}"
+        );
+    }
+    // Of somebody else's request nothing comes.
+    assert_eq!(wanted(&world, FRANCISCO, "presence"), None);
+    subscribe(&mut world, BERNARDO).unwrap();
+    subscribe(&mut world, FRANCISCO).unwrap();
+    let contacts = &mut world.roster.contacts;
+    contacts.insert("bernardo@denmark.example".to_owned(), BTreeSet::new());
+    world
+        .configure(HAMLET, &[("access_model", "presence")])
+        .unwrap();
+    let node = world.service.state().node(NODE).unwrap();
+    assert_eq!(node.subscribers(), 1);
+}
+
 #[test]
 fn a_list_of_nodes_reads_so_many_rosters() {
     let mut world = World::limited(|limits| limits.rosters_max = 2);
