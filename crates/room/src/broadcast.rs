@@ -48,13 +48,17 @@ pub(crate) struct Tell {
 
 /// Writes `<occupant-id/>` (XEP-0421).
 pub(crate) fn write_occupant_id(out: &mut Vec<u8>, id: &[u8; 16]) {
-    let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut writer = Writer::new(out);
     writer
         .open("occupant-id")
         .attr("xmlns", NS_OCCUPANT_ID)
-        .attr("id", &hex)
+        .attr("id", &hex(id))
         .close();
+}
+
+/// An occupant id as it is written.
+pub(crate) fn hex(id: &[u8; 16]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Whether a child is one that only the room may add.

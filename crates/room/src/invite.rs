@@ -9,10 +9,10 @@ use xmpp::error::{Condition, StanzaError};
 use xmpp::ns::DATA_FORMS;
 
 use crate::affiliation::{Affiliation, Role};
-use crate::broadcast::{NS_USER, Tell};
+use crate::broadcast::{NS_USER, Tell, hex};
 use crate::config::Whois;
 use crate::form::{Form, FormWriter, Submission, flag};
-use crate::occupants::Key;
+use crate::occupants::{Key, Occupant};
 use crate::record::{Affiliated, Record};
 use crate::register;
 use crate::room::{Effect, Room};
@@ -21,6 +21,10 @@ use crate::room::{Effect, Room};
 const INVITE_ID: &str = "invite.";
 
 const VOICE_FORM: &str = "http://jabber.org/protocol/muc#request";
+
+/// The occupant id of who asks for voice (XEP-0421). Not in the registry: the document's form names
+/// him by an address, which not every room shows, and by a nick, which may change hands.
+const ASKER: &str = "x-request_occupant";
 
 /// One invitation.
 struct Invite {
@@ -345,10 +349,9 @@ impl Room {
         if role != Role::Moderator {
             return self.refuse(frame, Condition::Forbidden);
         }
-        let wanted = form.one("muc#roomnick");
-        let target = wanted.and_then(|nick| self.occupants.by_nick(nick));
-        let Some(target) = target else {
-            return self.refuse(frame, Condition::ItemNotFound);
+        let target = match self.who_asked(form) {
+            Ok(target) => target,
+            Err(condition) => return self.refuse(frame, condition),
         };
         let Some(occupant) = self.occupants.get(target) else {
             return;
@@ -358,6 +361,26 @@ impl Room {
         if flag(allow) == Some(true) && role == Role::Visitor {
             self.set_role(target, (Role::Participant, affiliation), &Tell::default());
         }
+    }
+
+    /// Who asked, by the form that a moderator was sent and has filled in. A nick does not say it:
+    /// by now it may be somebody else's.
+    fn who_asked(&self, form: &Submission) -> Result<Key, Condition> {
+        let nick = form.one("muc#roomnick");
+        if let Some(id) = form.one(ASKER) {
+            // An account may be there under several nicks, all with one id.
+            let is_asker = |(_, one): &(Key, &Occupant)| hex(&one.id) == id;
+            let askers = self.occupants.iter().filter(is_asker);
+            let has_nick = |(_, one): &(Key, &Occupant)| nick == Some(&*one.nick);
+            let found = askers.max_by_key(has_nick);
+            return found.map(|(key, _)| key).ok_or(Condition::ItemNotFound);
+        }
+        let address = form.one("muc#jid").ok_or(Condition::BadRequest)?;
+        let address = addr::normalize(address).map_err(|_| Condition::JidMalformed)?;
+        // Who is not shown addresses finds nobody by them.
+        let found = self.occupants.by_address(&address);
+        let found = found.filter(|_| self.sees_addresses(Role::Moderator));
+        found.ok_or(Condition::ItemNotFound)
     }
 
     fn request_voice(&mut self, frame: &Frame, key: Key, nick: &str, role: Role, now: Timestamp) {
@@ -395,6 +418,7 @@ impl Room {
             form.field(("muc#jid", "jid-single", "User"), &[address], &[]);
         }
         form.field(("muc#roomnick", "text-single", "Nick"), &[nick], &[]);
+        form.field((ASKER, "hidden", ""), &[&hex(&occupant.id)], &[]);
         form.field(
             ("muc#request_allow", "boolean", "Grant voice?"),
             &["false"],

@@ -470,13 +470,7 @@ fn voice_is_asked_for_and_granted() {
     world.configure(CRONE, &[("moderatedroom", "1")]).unwrap();
     world.join(HECATE, "hecate");
     world.forget_mail();
-    let form = |fields: &str| {
-        format!(
-            "<message><x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
-             <value>http://jabber.org/protocol/muc#request</value></field>{fields}</x></message>"
-        )
-    };
-    let request = form("<field var='muc#role'><value>participant</value></field>");
+    let request = voice(WANTED);
     world.send(HECATE, "", &request);
     let asked = world.read_one(CRONE);
     has(
@@ -488,8 +482,9 @@ fn voice_is_asked_for_and_granted() {
         ],
     );
     assert!(world.mail.is_empty(), "moderators alone are asked");
-    let grant = form(
+    let grant = voice(
         "<field var='muc#request_allow'><value>true</value></field>\
+         <field var='muc#jid'><value>hecate@example.org/broom</value></field>\
          <field var='muc#roomnick'><value>hecate</value></field>",
     );
     assert_eq!(world.refused(HECATE, "", &grant), "forbidden/auth");
@@ -504,6 +499,100 @@ fn voice_is_asked_for_and_granted() {
         .configure(CRONE, &[("allowvoicerequests", "0")])
         .unwrap();
     assert_eq!(world.refused(HECATE, "", &request), "forbidden/auth");
+}
+
+/// Section 8.6: nicks change hands between a request and its approval.
+#[test]
+fn voice_goes_to_who_asked_for_it_whoever_has_the_nick() {
+    for whois in ["moderators", "none"] {
+        let mut world = World::coven();
+        let fields = [("moderatedroom", "1"), ("whois", whois)];
+        world.configure(CRONE, &fields).unwrap();
+        // He has voice from before the room was moderated.
+        world.send(HAG, "", "<presence type='unavailable'/>");
+        for (who, nick) in [(HECATE, "hecate"), (HAG, "hag")] {
+            world.join(who, nick);
+        }
+        world.forget_mail();
+        world.send(HECATE, "", &voice(WANTED));
+        let asked = world.read_one(CRONE);
+        for (who, nick) in [(HECATE, "third"), (HAG, "hecate"), (HECATE, "hag")] {
+            world.send(who, nick, "<presence/>");
+        }
+        world.forget_mail();
+        world.send(CRONE, "", &voice(&granted(&asked, &[])));
+        has(
+            &world.read_one(HECATE),
+            &["/hag'", "role='participant'", "code='110'"],
+        );
+        lacks(&world.read_one(HAG), &["code='110'"]);
+        // A client may leave out what it was not shown, and then the address says who it was.
+        for who in [HECATE, HAG] {
+            world.send(who, "", "<presence type='unavailable'/>");
+        }
+        for (who, nick) in [(HECATE, "hecate"), (HAG, "hag")] {
+            world.join(who, nick);
+        }
+        world.forget_mail();
+        let without = voice(&granted(&asked, &["x-request_occupant"]));
+        if whois == "none" {
+            assert_eq!(world.refused(CRONE, "", &without), "bad-request/modify");
+        } else {
+            world.send(CRONE, "", &without);
+            has(
+                &world.read_one(HECATE),
+                &["role='participant'", "code='110'"],
+            );
+        }
+        world.forget_mail();
+        // Nobody is named by a nick alone, nor by an address in a room that shows none.
+        let nick = granted(&asked, &["x-request_occupant", "muc#jid"]);
+        assert_eq!(
+            world.refused(CRONE, "", &voice(&nick)),
+            "bad-request/modify"
+        );
+        let address = format!("{nick}<field var='muc#jid'><value>{HAG}</value></field>");
+        if whois == "none" {
+            assert_eq!(
+                world.refused(CRONE, "", &voice(&address)),
+                "item-not-found/cancel"
+            );
+        }
+        // Who has left is not there to be given anything.
+        world.send(HECATE, "", "<presence type='unavailable'/>");
+        world.forget_mail();
+        assert_eq!(
+            world.refused(CRONE, "", &voice(&granted(&asked, &[]))),
+            "item-not-found/cancel"
+        );
+    }
+}
+
+const WANTED: &str = "<field var='muc#role'><value>participant</value></field>";
+
+fn voice(fields: &str) -> String {
+    format!(
+        "<message><x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
+         <value>http://jabber.org/protocol/muc#request</value></field>{fields}</x></message>"
+    )
+}
+
+/// The fields of a form that a moderator was sent, filled in, without some.
+fn granted(asked: &str, without: &[&str]) -> String {
+    let message = Frame::parse(asked).unwrap();
+    let x = message.child("x", "jabber:x:data").unwrap();
+    let shown = xmpp::form::shown(&Frame::parse(x.to_xml()).unwrap());
+    let fields = shown
+        .into_iter()
+        .filter(|(name, _)| !without.contains(&name.as_str()));
+    let fields = fields.map(|(name, values)| {
+        let value = match name.as_str() {
+            "muc#request_allow" => "1",
+            _ => values.first().map_or("", String::as_str),
+        };
+        format!("<field var='{name}'><value>{value}</value></field>")
+    });
+    fields.collect()
 }
 
 #[test]
