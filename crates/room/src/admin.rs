@@ -1,6 +1,8 @@
 //! Requests of moderators and admins: kick, voice, ban, and the lists of roles and affiliations
 //! (XEP-0045 sections 8 and 9). A request is done whole or not at all.
 
+use std::collections::BTreeSet;
+
 use stdx::{Timestamp, bugs};
 use xml::Frame;
 use xml::build::Writer;
@@ -13,6 +15,7 @@ use crate::config::Whois;
 use crate::invite::reason_of;
 use crate::nick;
 use crate::occupants::Key;
+use crate::owner::NS_OWNER;
 use crate::record::{Affiliated, Record};
 use crate::room::Room;
 
@@ -26,6 +29,15 @@ enum Change {
         reason: Option<String>,
     },
     Affiliation(Box<Affiliated>),
+}
+
+impl Change {
+    fn affiliated(&self) -> Option<&Affiliated> {
+        match self {
+            Change::Affiliation(new) => Some(new),
+            Change::Role { .. } => None,
+        }
+    }
 }
 
 impl Room {
@@ -364,13 +376,12 @@ impl Room {
         Ok(nick)
     }
 
-    /// What all changes together must not do: leave the room without an owner (section 10.4),
-    /// exceed the bounds of affiliations, or name an address or a nick twice.
+    /// What all changes together must not do: leave the room without an owner who can come (section
+    /// 10.4), exceed the bounds of affiliations, or name an address or a nick twice.
     fn check_sum(&self, changes: &[Change]) -> Result<(), Condition> {
         let Some(state) = &self.state else {
             return Err(Condition::ItemNotFound);
         };
-        let mut owners = state.owners() as i64;
         let mut seen: Vec<&str> = Vec::new();
         let mut nicks: Vec<String> = Vec::new();
         for change in changes {
@@ -388,25 +399,72 @@ impl Room {
                 }
                 nicks.push(key);
             }
-            let old = state.affiliated(&new.address).map(|old| old.affiliation);
-            let is = |one: Affiliation| i64::from(one == Affiliation::Owner);
-            owners += is(new.affiliation) - old.map_or(0, is);
         }
+        let new = changes.iter().filter_map(Change::affiliated);
+        let heirs = self.owners_after(new.clone());
         #[cfg(test)]
-        if self.has_bug(crate::bugs::Bug::LastOwnerGoes) {
-            owners = 1;
-        }
-        if owners == 0 {
+        let heirs = heirs.filter(|_| !self.has_bug(crate::bugs::Bug::LastOwnerGoes));
+        if heirs.is_some_and(|heirs| heirs.is_empty()) {
             return Err(Condition::Conflict);
         }
-        let new = changes.iter().filter_map(|change| match change {
-            Change::Affiliation(new) => Some(&**new),
-            Change::Role { .. } => None,
-        });
         match state.has_room_for(new, &self.options.limits) {
             true => Ok(()),
             false => Err(Condition::ResourceConstraint),
         }
+    }
+
+    /// The owners who are left after changes of affiliations, without those who cannot come, if
+    /// somebody stops being one.
+    pub(crate) fn owners_after<'a>(
+        &self,
+        changes: impl Iterator<Item = &'a Affiliated>,
+    ) -> Option<BTreeSet<String>> {
+        let state = self.state.as_ref()?;
+        let mut heirs: Option<BTreeSet<String>> = None;
+        let mut made = Vec::new();
+        for new in changes {
+            let old = state.affiliated(&new.address).unwrap_or_default();
+            if new.affiliation == Affiliation::Owner {
+                made.push(new.address.clone());
+            } else if old.affiliation == Affiliation::Owner {
+                let all = || state.list(Affiliation::Owner).map(|one| one.address);
+                let left = heirs.get_or_insert_with(|| all().collect());
+                left.remove(&new.address);
+            }
+        }
+        let mut heirs = heirs?;
+        heirs.extend(made);
+        // A room is entered from an account, and no domain is one.
+        heirs.retain(|who| addr::split(who).node.is_some());
+        Some(heirs)
+    }
+
+    /// Whom a request leaves as owners, if it takes that from somebody and its sender is not among
+    /// them: the host knows whether one of them is there (section 10.4).
+    pub fn heirs(&self, frame: &Frame) -> Option<Vec<String>> {
+        let from = frame.attr("from").unwrap_or_default();
+        let is_change = frame.name() == "iq" && frame.attr_raw("type") == Some("set");
+        let is_here = frame.attr("to").as_deref() == Some(self.address());
+        if !is_change || !is_here || self.affiliation_of(&from) != Affiliation::Owner {
+            return None;
+        }
+        let query = frame.children().next()?;
+        let heirs = match query.ns() {
+            NS_ADMIN => {
+                let items = query.children().filter(|child| child.name() == "item");
+                let items: Vec<Frame> = items.take(self.options.limits.items_max).collect();
+                let changes = items.iter().map(|item| self.parse_change(&from, item));
+                let changes: Vec<Vec<Change>> = changes.collect::<Result<_, _>>().ok()?;
+                self.owners_after(changes.iter().flatten().filter_map(Change::affiliated))
+            }
+            NS_OWNER => {
+                let changes = self.changes_wanted(&from, &query)?;
+                self.owners_after(changes.iter())
+            }
+            _ => None,
+        };
+        let heirs = heirs.filter(|heirs| !heirs.contains(addr::bare_part(&from)))?;
+        Some(heirs.into_iter().collect())
     }
 
     fn give_role(&mut self, target: Key, role: Role, actor: Option<&str>, reason: Option<String>) {

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use stdx::{Timestamp, bugs};
-use xml::Frame;
 use xml::build::Writer;
+use xml::{Child, Frame};
 use xmpp::addr;
 use xmpp::error::Condition;
 use xmpp::ns::DATA_FORMS;
@@ -111,6 +111,18 @@ impl Room {
         self.commit(records, frame, now, then);
     }
 
+    /// What a request of an owner changes of the lists of admins and owners, if it can.
+    pub(crate) fn changes_wanted(&self, from: &str, query: &Child<'_>) -> Option<Vec<Affiliated>> {
+        let mut forms = query.children();
+        let x = forms.find(|x| x.name() == "x" && x.ns() == DATA_FORMS)?;
+        let Ok(Form::Submitted(form)) = Form::parse(&x, FORM_TYPE) else {
+            return None;
+        };
+        let config = &self.state.as_ref()?.config;
+        let submitted = config.with(&form, &self.options.limits).ok()?;
+        self.changes_of(addr::bare_part(from), &submitted).ok()
+    }
+
     /// What the lists of admins and owners in a form change.
     fn changes_of(&self, actor: &str, form: &Submitted) -> Result<Vec<Affiliated>, Condition> {
         let Some(state) = &self.state else {
@@ -160,6 +172,10 @@ impl Room {
                 nick,
                 reason: None,
             });
+        }
+        let heirs = self.owners_after(changes.iter());
+        if heirs.is_some_and(|heirs| heirs.is_empty()) {
+            return Err(Condition::Conflict);
         }
         match state.has_room_for(&changes, &self.options.limits) {
             true => Ok(changes),

@@ -68,6 +68,10 @@ pub(crate) const QUESTIONS_OWN: usize = 4_096;
 /// Questions of others to one account that wait; one more is answered `resource-constraint`.
 pub(crate) const QUESTIONS_OF_OTHERS: usize = 64;
 
+/// Addresses that are looked for of those whom a request leaves as owners of a room, until one is
+/// found. Of more than these it is taken for granted that one is there.
+pub(crate) const HEIRS_MAX: usize = 16;
+
 /// Requests for a vCard that wait for a picture to be put into it; one more is answered with what
 /// there is.
 pub(crate) const CARDS_ASKED_MAX: usize = 64;

@@ -16,6 +16,7 @@ use crate::address;
 use crate::entity::life::{Phase, Request};
 use crate::entity::overloaded;
 use crate::entity::taking::{Taking, Verdict};
+use crate::limits::HEIRS_MAX;
 use crate::message::{Delivery, UserMsg};
 use crate::operator::AdminAnswer;
 use crate::stored::rooms::message_of;
@@ -30,6 +31,8 @@ pub(super) enum Parked {
     Mark(Delivery),
     /// The store is asked for the message of the log that it is about.
     Named(Delivery),
+    /// The store is asked for those whom it leaves as owners.
+    Heirs(Delivery),
     /// The store is asked how many rooms its sender has made.
     Made(Delivery),
     /// The room is busy, and a session is not there any more.
@@ -45,6 +48,7 @@ impl Parked {
             Parked::Busy(delivery)
             | Parked::Mark(delivery)
             | Parked::Named(delivery)
+            | Parked::Heirs(delivery)
             | Parked::Made(delivery) => (delivery.source.seq == 0).then(|| delivery.into()),
             Parked::Gone(_) | Parked::Operator(..) => None,
         }
@@ -128,6 +132,9 @@ impl RoomActor {
             return self.ask_archive(delivery, cx);
         }
         let room = self.room.as_ref();
+        if let Some(heirs) = room.and_then(|room| room.heirs(&delivery.frame)) {
+            return self.look_for(heirs, delivery, cx);
+        }
         let Some(seq) = room.and_then(|room| room.names(&delivery.frame)) else {
             return self.give(delivery, (may_create, None), cx);
         };
@@ -160,6 +167,53 @@ impl RoomActor {
                 self.life.turn_away(&delivery, why, cx);
             }
         }
+    }
+
+    /// Looks for one of those whom a request leaves as owners: a room keeps one who can come (XEP-0045
+    /// section 10.4). Of who is at home elsewhere nobody knows whether he is there.
+    fn look_for(&mut self, heirs: Vec<String>, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
+        let home = &self.life.home;
+        let may_be = |who: &String| !home.serves(address::domain(who));
+        if heirs.len() > HEIRS_MAX || heirs.iter().any(may_be) {
+            return self.give(delivery, (false, None), cx);
+        }
+        let own = heirs.into_iter();
+        let own = own.filter(|who| home.hosts_accounts(address::domain(who)));
+        let own: Vec<String> = own.collect();
+        let store = home.store.clone();
+        let read = move || {
+            for who in &own {
+                if store.load_user(who)?.is_some() {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        let map = |found| UserMsg::own(RoomMsg::Heirs(found));
+        self.parked = Some(Parked::Heirs(delivery));
+        if cx.blocking(&self.life.home.later_reads, read, map).is_err() {
+            self.heirs_read(Err(overloaded()), cx);
+        }
+    }
+
+    /// The store has said whether one of them is there.
+    pub(super) fn heirs_read(
+        &mut self,
+        found: Result<bool, StoreError>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let Some(Parked::Heirs(delivery)) = self.parked.take() else {
+            return;
+        };
+        let why = match found {
+            Ok(true) => return self.give(delivery, (false, None), cx),
+            Ok(false) => (Refusal::Final, Condition::Conflict),
+            Err(error) => {
+                tracing::warn!(room = %self.life.name, %error, "cannot read who owns it then");
+                (Refusal::Unreadable, Condition::ResourceConstraint)
+            }
+        };
+        self.life.turn_away(&delivery, why, cx);
     }
 
     fn give(

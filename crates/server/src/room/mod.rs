@@ -59,6 +59,8 @@ pub enum RoomMsg {
     Mark(Result<Seq, StoreError>),
     /// The message that a stanza is about.
     Named(Result<Vec<LogEntry>, StoreError>),
+    /// Whether one of those is there whom a stanza leaves as owners.
+    Heirs(Result<bool, StoreError>),
     /// How many rooms somebody has made who wants to make this one.
     Made(Result<u32, StoreError>),
     /// The oldest entries of the log.
@@ -291,6 +293,7 @@ impl Tenant for RoomActor {
         match msg {
             RoomMsg::Mark(mark) => self.mark_read(mark, cx),
             RoomMsg::Named(found) => self.named_read(found, cx),
+            RoomMsg::Heirs(found) => self.heirs_read(found, cx),
             RoomMsg::Made(count) => self.made_read(count, cx),
             RoomMsg::Oldest(oldest) => self.oldest_read(oldest, cx),
             RoomMsg::Page(page) => self.page_read(*page, cx),
