@@ -380,6 +380,37 @@ fn an_account_that_is_removed_and_made_again_has_nothing_of_before() {
     }
 }
 
+/// XEP-0198 section 4: who does not answer `<r/>` was asked again each second, which kept the radio
+/// of a phone awake for a minute.
+#[test]
+fn a_client_that_does_not_answer_is_asked_twice_and_then_cut() {
+    let question = format!("<r {SM}/>");
+    let mut world = World::with(|options| {
+        options.delivery.ack_timeout = Duration::from_secs(60);
+        // A client of which nothing is heard is asked for another reason.
+        options.limits.idle_ping = Duration::from_secs(3600);
+    });
+    let (mut juliet, _) = world.login_managed("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.say("juliet@localhost", "1");
+    juliet.wait_for_question(&mut world).expect("she is asked");
+    // The seconds after which she is asked again.
+    let mut asked = Vec::new();
+    for second in 1..=58 {
+        world.pass(Duration::from_secs(1));
+        while juliet.read() {}
+        asked.extend(juliet.seen.matches(&question).map(|_| second));
+        juliet.seen.clear();
+    }
+    assert!(matches!(asked[..], [29..=32]), "{asked:?}");
+    for _ in 0..4 {
+        world.pass(Duration::from_secs(1));
+    }
+    let end = juliet.expect(&mut world, "<connection-timeout");
+    assert!(!end.contains(&question), "{end}");
+}
+
 // ---- What sessions leave behind ----------------------------------------------------------------
 
 /// Messages for each of several sessions, of which each has two in memory and leaves three to the

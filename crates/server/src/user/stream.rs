@@ -210,6 +210,7 @@ impl User {
     }
 
     /// Asks clients that were sent messages what they have; gives up on links that do not answer.
+    /// Who owes an answer is asked once more, and besides only with what else he is sent.
     pub(super) fn ask_acknowledgements(&mut self, cx: &mut Context<'_, UserMsg>) {
         let timeout = self.home.options.delivery.ack_timeout;
         let now = cx.now();
@@ -237,12 +238,16 @@ impl User {
             let rooms = managed.rooms.as_ref();
             let has_some = has_some || rooms.is_some_and(|rooms| rooms.has_in_flight());
             let is_new = has_some && managed.out.should_ask(1);
+            let is_again = managed.out.should_ask_again(now, timeout);
             if is_new {
                 managed.out.asked(now);
+            } else if is_again {
+                managed.out.asked_again();
             }
-            if is_new || managed.out.asked_since().is_some_and(|since| since < now) {
+            // Its time is looked at until it is over.
+            goes_on |= managed.out.asked_since().is_some();
+            if is_new || is_again {
                 self.emit(Effect::Nonza(conn, sm::REQUEST.to_vec()), cx);
-                goes_on = true;
             }
         }
         if goes_on {

@@ -112,6 +112,8 @@ pub struct Outbound {
     /// Stanzas that are kept as bytes, and how many of them are presence.
     stanzas: u16,
     presences: u16,
+    /// It was asked once more.
+    is_asked_again: bool,
 }
 
 const _: () = assert!(size_of::<Slot>() == 24);
@@ -135,6 +137,7 @@ impl Outbound {
             bytes: 0,
             stanzas: 0,
             presences: 0,
+            is_asked_again: false,
         }
     }
 
@@ -388,6 +391,18 @@ impl Outbound {
     pub fn asked(&mut self, now: Moment) {
         self.asked_at = now;
         self.asked_through = self.sent;
+        self.is_asked_again = false;
+    }
+
+    /// Whether a client that owes an answer should be asked once more: half of its time is over.
+    /// What it was sent is not lost on the way, and each question wakes a sleeping device.
+    pub fn should_ask_again(&self, now: Moment, timeout: Duration) -> bool {
+        !self.is_asked_again && self.is_overdue(now, timeout / 2)
+    }
+
+    /// The client is asked once more, and has no more time for that.
+    pub fn asked_again(&mut self) {
+        self.is_asked_again = true;
     }
 
     /// Since when the client owes an answer.

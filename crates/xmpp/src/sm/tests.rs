@@ -407,6 +407,32 @@ fn a_client_that_forgot_is_told_the_rest() {
     assert_eq!(numbers(&outbound), [(2, Some(3))]);
 }
 
+/// At the bounds: it is asked once more when half of its time is over, and not again.
+#[test]
+fn a_client_that_does_not_answer_is_asked_once_more() {
+    let timeout = Duration::from_secs(60);
+    let at = |seconds| Moment::ZERO + Duration::from_secs(seconds);
+    let mut outbound = Outbound::default();
+    assert_eq!(outbound.push(presence(), LIMITS), Pushed::Kept);
+    assert!(
+        !outbound.should_ask_again(at(60), timeout),
+        "it owes nothing"
+    );
+    outbound.asked(at(0));
+    assert!(!outbound.should_ask_again(at(29), timeout));
+    assert!(outbound.should_ask_again(at(30), timeout));
+    outbound.asked_again();
+    assert!(!outbound.should_ask_again(at(59), timeout));
+    assert!(!outbound.is_overdue(at(59), timeout));
+    assert!(outbound.is_overdue(at(60), timeout), "its time is the same");
+    // Of what is asked for later it may be reminded again.
+    outbound.ack(1).unwrap();
+    assert_eq!(outbound.push(presence(), LIMITS), Pushed::Kept);
+    outbound.asked(at(100));
+    assert!(!outbound.should_ask_again(at(129), timeout));
+    assert!(outbound.should_ask_again(at(130), timeout));
+}
+
 #[test]
 fn a_client_is_asked_again_once_it_has_answered() {
     let mut outbound = Outbound::default();
