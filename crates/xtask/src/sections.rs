@@ -51,6 +51,30 @@ pub fn check(files: &[TrackedFile]) -> Vec<String> {
     judge(&outline::all(), files)
 }
 
+/// Documents whose sections are listed in another version than the one that the modules of the
+/// server declare, one line each.
+#[must_use]
+pub fn other_versions(declared: &[(u16, &str)]) -> Vec<String> {
+    differing(&outline::all(), declared)
+}
+
+fn differing(outlines: &[Outline], declared: &[(u16, &str)]) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (number, version) in declared {
+        let document = format!("XEP-{number:04}");
+        let listed = outlines.iter().find(|one| one.document == document);
+        let Some(listed) = listed.map(|outline| &outline.title) else {
+            continue;
+        };
+        if !listed.ends_with(&format!(" ({version})")) {
+            findings.push(format!(
+                "{document} is declared as {version}, and its sections are of `{listed}`"
+            ));
+        }
+    }
+    findings
+}
+
 fn judge(outlines: &[Outline], files: &[TrackedFile]) -> Vec<String> {
     let mut findings = Vec::new();
     let shown = shown(files, &mut findings);
@@ -291,6 +315,21 @@ mod tests {
             findings("tests/scripts/README.md", none),
             Vec::<String>::new()
         );
+    }
+
+    #[test]
+    fn a_version_that_is_declared_otherwise_is_found() {
+        let outlines = [Outline::parse("XEP-0999 Title (Words) (1.2)\n1 First\n").unwrap()];
+        for (declared, count) in [(999, "1.2"), (998, "1.3"), (999, "1.3"), (999, ".2")]
+            .into_iter()
+            .zip([0, 0, 1, 1])
+        {
+            assert_eq!(
+                differing(&outlines, &[declared]).len(),
+                count,
+                "{declared:?}"
+            );
+        }
     }
 
     #[test]

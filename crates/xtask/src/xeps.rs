@@ -13,6 +13,15 @@ pub fn document() -> String {
     render(&modules::xeps())
 }
 
+/// The version of each extension, as the modules declare it.
+#[must_use]
+pub fn versions() -> Vec<(u16, &'static str)> {
+    let all = modules::xeps();
+    all.iter()
+        .map(|(_, xep)| (xep.number, xep.version))
+        .collect()
+}
+
 fn render(xeps: &[(Option<&Module>, Xep)]) -> String {
     let mut out = String::from(
         "# Protocol extensions\n\n\

@@ -132,6 +132,11 @@ fn scripts_and_tests_name_sections_that_are_there() {
 }
 
 #[test]
+fn extensions_and_their_sections_are_of_one_version() {
+    check(sections::other_versions(&xeps::versions()));
+}
+
+#[test]
 fn the_list_of_sections_is_up_to_date() {
     let there = std::fs::read_to_string(root().join(sections::PATH));
     let there = there.expect("the list of sections is there");

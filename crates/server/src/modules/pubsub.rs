@@ -1,4 +1,4 @@
-//! XEP-0060 Publish-Subscribe 1.26.0 and XEP-0163 Personal Eventing Protocol 1.2.2, as
+//! XEP-0060 Publish-Subscribe 1.25.0 and XEP-0163 Personal Eventing Protocol 1.2.2, as
 //! `docs/xeps.md` lists them. Services at
 //! addresses of their own are in `crate::nodes`, nodes of accounts in `crate::user::pep`; what both
 //! decide is in the crate `pubsub`.
@@ -20,7 +20,7 @@ pub(crate) const MODULE: Module = Module {
         Xep {
             number: 60,
             name: "Publish-Subscribe",
-            version: "1.26.0",
+            version: "1.25.0",
             note: "At `pubsub.<domain>` and at every account (docs/pubsub.md).",
         },
         Xep {

@@ -12,7 +12,7 @@ pub(crate) const MODULE: Module = Module {
         Xep {
             number: 45,
             name: "Multi-User Chat",
-            version: "1.35.1",
+            version: "1.35.5",
             note: "At `conference.<domain>` (docs/rooms.md).",
         },
         Xep {
