@@ -255,6 +255,69 @@ fn what_is_no_session_is_not_found() {
     assert!(!alice.ask("", "").contains("terminate"));
 }
 
+/// Goal: whoever makes up an id with the place of somebody else's connection neither ends nor
+/// disturbs it, however many requests come at once: what finds no room ends the connection that it
+/// is for ([`net::Limits::controls_max`]).
+#[test]
+fn requests_with_made_up_secrets_reach_no_connection() {
+    let network = || net::Limits {
+        controls_max: 6,
+        remote_operations_max: 6,
+        ..net::Limits::default()
+    };
+    let bounds = [network(), network()];
+    let two = Two::start_bounded(&["alice", "bob"], |options| options.shards = 2, bounds);
+    let mut bob = bob(&two);
+    let mut alice = Session::login(&[two.home.web()], "alice", "hold='1' wait='1'");
+    let (node, _) = alice.sid.split_once('.').unwrap();
+    let mut places = vec![alice.sid.rsplit_once('.').unwrap().0.to_owned()];
+    // Bob's is one of these.
+    for (shard, index, generation) in (0..2).flat_map(|s| (0..8).map(move |i| (s, i, 1))) {
+        places.push(format!("{node}.{shard:x}.{index:x}.{generation:x}"));
+        places.push(format!("{node}.{shard:x}.{index:x}.0"));
+    }
+    for at in both(&two) {
+        for place in &places {
+            // As many as are read of one connection.
+            let body = format!(
+                "<body xmlns='http://jabber.org/protocol/httpbind' rid='1001' sid='{place}.guess'/>"
+            );
+            let all = vec![&*body; 8];
+            for answer in pipelined(at, &all) {
+                assert!(answer.contains(GONE), "{place}: {answer}");
+            }
+        }
+    }
+    bob.send("<message to='alice@localhost/web'><body>there?</body></message>");
+    alice.expect("there?");
+    alice.ask("", &says("bob@localhost/b", "yes"));
+    bob.expect("yes</body>");
+}
+
+/// Sends requests together on one connection, and gives the answers that come.
+fn pipelined(to: SocketAddr, bodies: &[&str]) -> Vec<String> {
+    use std::io::{Read, Write};
+    let mut socket = std::net::TcpStream::connect(to).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let all = bodies.iter().enumerate().map(|(number, body)| {
+        let closes = match number + 1 == bodies.len() {
+            true => "Connection: close\r\n",
+            false => "",
+        };
+        let length = body.len();
+        format!(
+            "POST /http-bind HTTP/1.1\r\nHost: a\r\n{closes}Content-Length: {length}\r\n\r\n{body}"
+        )
+    });
+    let all: String = all.collect();
+    socket.write_all(all.as_bytes()).unwrap();
+    let mut seen = Vec::new();
+    // It may be reset: more answers at once than a connection may be told end it.
+    let _ = socket.read_to_end(&mut seen);
+    let seen = String::from_utf8(seen).unwrap();
+    seen.split("HTTP/1.1 ").skip(1).map(str::to_owned).collect()
+}
+
 /// Goal: with nodes of the level before, and with one that does not know the packets although its
 /// level says so, nothing is sent that they cannot read, or it comes back; the session goes on at
 /// its own node.
@@ -433,7 +496,7 @@ fn a_shard_without_room_holds_up_no_link() {
     let bounds = [network(), net::Limits::default()];
     let two = Two::start_bounded(&["alice"], |options| options.shards = 1, bounds);
     two.home.way.hold(true);
-    // What is not of any session is refused at once; this has to be read first.
+    // What is of no session is refused at once; this has to be read first, and comes too late.
     let alice = Session::open(&[two.home.web()], "hold='1' wait='60'");
     let mut place = alice.sid.split('.').skip(1);
     let mut number = || u32::from_str_radix(place.next().unwrap(), 16).unwrap();
@@ -442,8 +505,9 @@ fn a_shard_without_room_holds_up_no_link() {
         index: number(),
         generation: number(),
     };
+    let token = alice.sid.splitn(5, '.').nth(4).unwrap();
     let many = format!("<a>{}</a>", "<b/>".repeat(1_000));
-    let body = format!("<body xmlns='a'>{}</body>", many.repeat(10));
+    let body = alice.body(1, "", &many.repeat(10));
     for number in 0..MANY {
         let request = RequestAt {
             conn,
@@ -452,7 +516,7 @@ fn a_shard_without_room_holds_up_no_link() {
         };
         let said = OfRequest::Came {
             session: conn,
-            token: "none".into(),
+            token: token.into(),
             address: "127.0.0.1".parse().unwrap(),
             is_secure: false,
             body: body.as_bytes().to_vec(),

@@ -12,9 +12,11 @@ mod shares;
 
 use std::sync::Arc;
 
-use net::AddressKey;
+use net::{AddressKey, ConnRef};
 use ring::hmac;
+use ring::rand::SystemRandom;
 use store::Store;
+use xmpp::{bosh, sasl};
 
 pub(crate) use addresses::{Addresses, Begin};
 pub use bans::{BanError, Entry, List, is_directional};
@@ -24,6 +26,9 @@ pub(crate) use decoys::Decoys;
 pub(crate) use generations::{Generation, Generations};
 pub use shares::DomainSample;
 pub(crate) use shares::Shares;
+
+/// Bytes of the secret in the id of a session over BOSH.
+const SESSION_SECRET_BYTES: usize = 18;
 
 /// What all shards of a node share. Nothing here is touched by a message of a bound session.
 pub(crate) struct Guard {
@@ -38,6 +43,8 @@ pub(crate) struct Guard {
     /// What the accounts of each domain have stored.
     pub shares: Shares,
     secret: hmac::Key,
+    /// Of this process alone: places of connections come again in the next one.
+    sessions: hmac::Key,
 }
 
 impl Guard {
@@ -63,7 +70,26 @@ impl Guard {
             decoys,
             shares,
             secret: secret(b"roost addresses"),
+            // Invariant: the operating system's generator does not fail once it has been seeded.
+            sessions: hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
+                .expect("random bytes"),
         }
+    }
+
+    /// The secret of a session over BOSH. It follows from the session's place, so that a request
+    /// with a made-up one is known wherever it comes, before anything is said to a connection that
+    /// it names.
+    pub(crate) fn session_secret(&self, place: ConnRef) -> String {
+        let mut context = hmac::Context::with_key(&self.sessions);
+        context.update(&place.shard.index().to_be_bytes());
+        context.update(&place.id.index.to_be_bytes());
+        context.update(&place.id.generation.to_be_bytes());
+        sasl::encode_bytes(&context.sign().as_ref()[..SESSION_SECRET_BYTES])
+    }
+
+    /// Whether a secret is that of the session at this place, if there ever was one.
+    pub(crate) fn is_session(&self, place: ConnRef, secret: &str) -> bool {
+        bosh::is_same_secret(secret, &self.session_secret(place))
     }
 
     /// What an address is called among those that an account was logged in from. Of another account

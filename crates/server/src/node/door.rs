@@ -248,7 +248,8 @@ impl Door {
         let shards = self.handle.shards();
         let request = passed.request;
         let may_be_made_again = matches!(passed.said, OfRequest::Came { .. });
-        let taken = match passed::arrived(&*cluster.away, (node, shards), passed) {
+        let taken = match passed::arrived(&*cluster.away, &self.admin.guard, (node, shards), passed)
+        {
             Ok((conn, said)) => self.control(conn, said),
             Err(taken) => taken,
         };

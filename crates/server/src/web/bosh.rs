@@ -138,7 +138,7 @@ impl C2sService {
             session: None,
             content: content_type(request.attributes.content.as_deref()),
             first: Some((request, ticket)),
-            token: self.random_text(),
+            token: String::new(),
             is_secure,
             stream_deadline: None,
             rest: None,
@@ -167,6 +167,7 @@ impl C2sService {
             return;
         };
         bosh.stream_deadline = Some(login);
+        bosh.token = self.home.guard.session_secret(cx.id());
         let limits = self.home.options.web.bosh.clone();
         let id = SessionId {
             node: self.home.own,

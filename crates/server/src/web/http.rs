@@ -452,6 +452,8 @@ impl C2sService {
             }
         };
         let own = SessionId::parse(&id).filter(|id| id.node == self.home.own);
+        // Whoever made it up names a connection of somebody else: that hears nothing of it.
+        let own = own.filter(|id| self.home.guard.is_session(id.conn, &id.token));
         let sent = own.is_some_and(|SessionId { conn, token, .. }| {
             let session = conn;
             if let Some(slot) = http.slot(slot) {

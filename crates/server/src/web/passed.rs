@@ -30,6 +30,7 @@ use xmpp::bosh::{Condition, Request, refusal};
 
 use crate::away::{Away, NodeId, Taken};
 use crate::c2s::C2sService;
+use crate::guard::Guard;
 use crate::join::{at, conn_ref};
 use crate::message::control::Control as Told;
 use crate::message::web::{At, Control, FromAfar, Incoming, Ticket};
@@ -127,6 +128,7 @@ fn drop_afar(away: &dyn Away, (node, conn, which): (NodeId, ConnRef, (u32, u64))
 /// Something about a request comes from a node: who is told what. `Err`: it is none.
 pub(crate) fn arrived(
     away: &dyn Away,
+    guard: &Guard,
     (node, shards): (NodeId, u16),
     passed: Passed,
 ) -> Result<(ConnRef, Told), Taken> {
@@ -145,6 +147,12 @@ pub(crate) fn arrived(
             is_secure,
             body,
         } => {
+            if !guard.is_session(conn_ref(session), &token) {
+                // Whoever made it up chose the connection.
+                let refused = refusal(Condition::ItemNotFound);
+                answer_afar(away, (node, conn, (slot, number)), refused, None);
+                return Err(Taken::Yes);
+            }
             let from_afar = FromAfar {
                 ticket,
                 body,
@@ -166,15 +174,10 @@ pub(crate) fn arrived(
         }
         OfRequest::Dropped => (conn, dropped(slot, number)),
     };
-    if to.shard.index() < shards {
-        return Ok((to, control(said)));
+    match to.shard.index() < shards {
+        true => Ok((to, control(said))),
+        false => Err(Taken::Yes),
     }
-    // Whoever made up an id chose the shard.
-    if let Control::FromAfar(request) = said {
-        let who = (node, conn, (request.ticket.slot, number));
-        answer_afar(away, who, refusal(Condition::ItemNotFound), None);
-    }
-    Err(Taken::Yes)
 }
 
 /// A request that came has no room where its session is: it is made again.
