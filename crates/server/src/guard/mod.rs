@@ -1,7 +1,7 @@
 //! What keeps strangers from taking more than their share: the one place of a node that counts
 //! logins, registrations and questions by address, makes decoys of accounts that do not exist,
-//! knows who is banned and who may store more. Owns no connection and no account; whoever asks acts
-//! on the answer.
+//! knows who is banned, who may store more and which sessions over BOSH are made up. Owns no
+//! connection and no account; whoever asks acts on the answer.
 
 mod addresses;
 mod bans;

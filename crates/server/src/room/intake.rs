@@ -169,8 +169,8 @@ impl RoomActor {
         }
     }
 
-    /// Looks for one of those whom a request leaves as owners: a room keeps one who can come (XEP-0045
-    /// section 10.4). Of who is at home elsewhere nobody knows whether he is there.
+    /// Looks for one of those whom a request leaves as owners: a room keeps one who can come
+    /// (XEP-0045 section 10.4). Of who is at home elsewhere nobody knows whether he is there.
     fn look_for(&mut self, heirs: Vec<String>, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
         let home = &self.life.home;
         let may_be = |who: &String| !home.serves(address::domain(who));
