@@ -106,6 +106,8 @@ def test_a_room_a_bookmark_and_a_message_that_waited(server, tmp_path):
             juliet.logs_in(server, "juliet")
             juliet.types(f"/join {ROOM} nick Juliet")
             romeo.sees("Juliet has joined the room")
+            # What she types before she is shown the room is no message.
+            juliet.sees("Romeo")
             juliet.types("O speak again")
             romeo.sees("Juliet: +O speak again")
             romeo.types("Shall I hear more")
