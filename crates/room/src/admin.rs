@@ -401,21 +401,30 @@ impl Room {
             }
         }
         let new = changes.iter().filter_map(Change::affiliated);
-        let heirs = self.owners_after(new.clone());
-        #[cfg(test)]
-        let heirs = heirs.filter(|_| !self.has_bug(crate::bugs::Bug::LastOwnerGoes));
-        if heirs.is_some_and(|heirs| heirs.is_empty()) {
-            return Err(Condition::Conflict);
-        }
+        self.keeps_an_owner(new.clone())?;
         match state.has_room_for(new, &self.options.limits) {
             true => Ok(()),
             false => Err(Condition::ResourceConstraint),
         }
     }
 
+    /// A room keeps an owner who can come, whatever affiliations change (section 10.4).
+    pub(crate) fn keeps_an_owner<'a>(
+        &self,
+        changes: impl Iterator<Item = &'a Affiliated>,
+    ) -> Result<(), Condition> {
+        let heirs = self.owners_after(changes);
+        #[cfg(test)]
+        let heirs = heirs.filter(|_| !self.has_bug(crate::bugs::Bug::LastOwnerGoes));
+        match heirs.is_some_and(|heirs| heirs.is_empty()) {
+            true => Err(Condition::Conflict),
+            false => Ok(()),
+        }
+    }
+
     /// The owners who are left after changes of affiliations, without those who cannot come, if
     /// somebody stops being one.
-    pub(crate) fn owners_after<'a>(
+    fn owners_after<'a>(
         &self,
         changes: impl Iterator<Item = &'a Affiliated>,
     ) -> Option<BTreeSet<String>> {
@@ -442,10 +451,13 @@ impl Room {
     /// Whom a request leaves as owners, if it takes that from somebody and its sender is not among
     /// them: the host knows whether one of them is there (section 10.4).
     pub fn heirs(&self, frame: &Frame) -> Option<Vec<String>> {
-        let from = frame.attr("from").unwrap_or_default();
+        // Every stanza for the room passes here.
         let is_change = frame.name() == "iq" && frame.attr_raw("type") == Some("set");
-        let is_here = frame.attr("to").as_deref() == Some(self.address());
-        if !is_change || !is_here || self.affiliation_of(&from) != Affiliation::Owner {
+        if !is_change || frame.attr("to").as_deref() != Some(self.address()) {
+            return None;
+        }
+        let from = frame.attr("from").unwrap_or_default();
+        if self.affiliation_of(&from) != Affiliation::Owner {
             return None;
         }
         let query = frame.children().next()?;

@@ -173,10 +173,7 @@ impl Room {
                 reason: None,
             });
         }
-        let heirs = self.owners_after(changes.iter());
-        if heirs.is_some_and(|heirs| heirs.is_empty()) {
-            return Err(Condition::Conflict);
-        }
+        self.keeps_an_owner(changes.iter())?;
         match state.has_room_for(&changes, &self.options.limits) {
             true => Ok(changes),
             false => Err(Condition::ResourceConstraint),

@@ -32,8 +32,6 @@ pub struct State {
     pub is_followed: bool,
     /// By address.
     affiliations: BTreeMap<String, Entry>,
-    /// Owners among them.
-    owners: usize,
     /// Bytes of their texts.
     affiliation_bytes: usize,
     /// Who reserved a nick, by the nick's key.
@@ -98,7 +96,6 @@ impl State {
             config: Config::default(),
             is_followed: false,
             affiliations: BTreeMap::new(),
-            owners: 0,
             affiliation_bytes: 0,
             reserved: BTreeMap::new(),
             subject: None,
@@ -197,11 +194,6 @@ impl State {
             && (bytes <= before.1 || bytes <= limits.affiliation_bytes_max)
     }
 
-    /// How many owners there are.
-    pub fn owners(&self) -> usize {
-        self.owners
-    }
-
     /// Who reserved this nick (section 7.12).
     pub fn reserved_by(&self, nick: &str) -> Option<&str> {
         self.reserved.get(&*nick::key(nick)).map(String::as_str)
@@ -260,16 +252,13 @@ impl State {
             nick,
             reason,
         } = new;
-        if let Some(old) = self.affiliations.remove(&address) {
-            self.owners -= usize::from(old.affiliation == Affiliation::Owner);
-            if let Some(nick) = old.nick {
-                self.reserved.remove(&*nick::key(&nick));
-            }
+        let old = self.affiliations.remove(&address);
+        if let Some(nick) = old.and_then(|old| old.nick) {
+            self.reserved.remove(&*nick::key(&nick));
         }
         if affiliation == Affiliation::None {
             return;
         }
-        self.owners += usize::from(affiliation == Affiliation::Owner);
         if let Some(nick) = &nick {
             self.reserved
                 .insert(nick::key(nick).into_owned(), address.clone());
