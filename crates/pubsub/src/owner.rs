@@ -167,7 +167,7 @@ impl Service {
             return Ok(());
         };
         let mut changed = self.after_access(node, &config, ask.now);
-        let rest = changed.split_off(changed.len().min(self.options.limits.sweep_max.max(1)));
+        let rest = self.beyond_one_commit(&mut changed);
         let mut records = Vec::new();
         let kept = node.all_items().len();
         if !config.keeps_items && kept > 0 {
@@ -228,6 +228,11 @@ impl Service {
         changed.collect()
     }
 
+    /// Takes off the changes that one commit has no room for.
+    fn beyond_one_commit(&self, changed: &mut Vec<Changed>) -> Vec<Changed> {
+        changed.split_off(changed.len().min(self.options.limits.sweep_max.max(1)))
+    }
+
     /// Changes the subscriptions that one commit had no room for, so many at a time. The node stays
     /// busy meanwhile. If that fails, those who may not enter hear of nothing, and stay in the list
     /// until the access model changes again.
@@ -235,7 +240,7 @@ impl Service {
         let Some(node) = self.state.node(&name).filter(|_| !changed.is_empty()) else {
             return;
         };
-        let rest = changed.split_off(changed.len().min(self.options.limits.sweep_max.max(1)));
+        let rest = self.beyond_one_commit(&mut changed);
         let records = changed.iter().map(|change| subscribed(&name, node, change));
         self.commit(records.collect(), None, now, move |service, now| {
             service.tell_of_changes(&name, &changed, now);
