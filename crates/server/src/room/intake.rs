@@ -14,14 +14,17 @@ use xmpp::error::{Condition, StanzaError};
 use super::{RoomActor, RoomMsg};
 use crate::address;
 use crate::entity::life::{Phase, Request};
-use crate::entity::overloaded;
 use crate::entity::taking::{Taking, Verdict};
+use crate::entity::{Tenant as _, overloaded};
 use crate::limits::HEIRS_MAX;
 use crate::message::{Delivery, UserMsg};
 use crate::operator::AdminAnswer;
 use crate::stored::rooms::message_of;
 
 const NS_MUC: &str = xmpp::ns::MUC;
+
+/// What the room hears of an answer of the store.
+type Answer<T> = fn(Result<T, StoreError>) -> RoomMsg;
 
 /// What goes in front of the mailbox, once it may.
 pub(super) enum Parked {
@@ -76,12 +79,22 @@ impl RoomActor {
                 let (store, name) = (self.life.home.store.clone(), self.life.name.clone());
                 let peer = taking.peer(&self.life.home);
                 let read = move || store.mark_of(&name, peer);
-                let map = |mark| UserMsg::own(RoomMsg::Mark(mark));
-                self.parked = Some(Parked::Mark(delivery));
-                if cx.blocking(&self.life.home.later_reads, read, map).is_err() {
-                    self.mark_read(Err(overloaded()), cx);
-                }
+                self.park((Parked::Mark(delivery), RoomMsg::Mark), read, cx);
             }
+        }
+    }
+
+    /// Keeps a stanza in front of the mailbox until the store has answered what it waits for.
+    fn park<T: Send + 'static>(
+        &mut self,
+        (parked, answer): (Parked, Answer<T>),
+        read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        self.parked = Some(parked);
+        let map = move |found| UserMsg::own(answer(found));
+        if cx.blocking(&self.life.home.later_reads, read, map).is_err() {
+            self.word(answer(Err(overloaded())), cx);
         }
     }
 
@@ -140,11 +153,7 @@ impl RoomActor {
         };
         let (store, name) = (self.life.home.store.clone(), self.life.name.clone());
         let read = move || store.log_entries(&name, &[seq]);
-        let map = |found| UserMsg::own(RoomMsg::Named(found));
-        self.parked = Some(Parked::Named(delivery));
-        if cx.blocking(&self.life.home.later_reads, read, map).is_err() {
-            self.named_read(Err(overloaded()), cx);
-        }
+        self.park((Parked::Named(delivery), RoomMsg::Named), read, cx);
     }
 
     /// The store has said which message a stanza is about.
@@ -162,11 +171,21 @@ impl RoomActor {
                 self.give(delivery, (false, named), cx);
             }
             Err(error) => {
-                tracing::warn!(room = %self.life.name, %error, "cannot read a message of the log");
-                let why = (Refusal::Unreadable, Condition::ResourceConstraint);
-                self.life.turn_away(&delivery, why, cx);
+                self.cannot_read(&delivery, ("a message of the log", error), cx);
             }
         }
+    }
+
+    /// The store could not be asked what a stanza waits for: it may come again.
+    fn cannot_read(
+        &mut self,
+        delivery: &Delivery,
+        (what, error): (&str, StoreError),
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        tracing::warn!(room = %self.life.name, %error, "cannot read {what}");
+        let why = (Refusal::Unreadable, Condition::ResourceConstraint);
+        self.life.turn_away(delivery, why, cx);
     }
 
     /// Looks for one of those whom a request leaves as owners: a room keeps one who can come
@@ -189,11 +208,7 @@ impl RoomActor {
             }
             Ok(false)
         };
-        let map = |found| UserMsg::own(RoomMsg::Heirs(found));
-        self.parked = Some(Parked::Heirs(delivery));
-        if cx.blocking(&self.life.home.later_reads, read, map).is_err() {
-            self.heirs_read(Err(overloaded()), cx);
-        }
+        self.park((Parked::Heirs(delivery), RoomMsg::Heirs), read, cx);
     }
 
     /// The store has said whether one of them is there.
@@ -205,15 +220,14 @@ impl RoomActor {
         let Some(Parked::Heirs(delivery)) = self.parked.take() else {
             return;
         };
-        let why = match found {
-            Ok(true) => return self.give(delivery, (false, None), cx),
-            Ok(false) => (Refusal::Final, Condition::Conflict),
-            Err(error) => {
-                tracing::warn!(room = %self.life.name, %error, "cannot read who owns it then");
-                (Refusal::Unreadable, Condition::ResourceConstraint)
+        match found {
+            Ok(true) => self.give(delivery, (false, None), cx),
+            Ok(false) => {
+                let why = (Refusal::Final, Condition::Conflict);
+                self.life.turn_away(&delivery, why, cx);
             }
-        };
-        self.life.turn_away(&delivery, why, cx);
+            Err(error) => self.cannot_read(&delivery, ("who owns it then", error), cx),
+        }
     }
 
     fn give(
@@ -289,12 +303,8 @@ impl RoomActor {
             let made = store.rooms_made_by(&creator, max as usize)?;
             Ok(made.len() as u32)
         };
-        let map = |count| UserMsg::own(RoomMsg::Made(count));
         drop(from);
-        self.parked = Some(Parked::Made(delivery));
-        if cx.blocking(&self.life.home.later_reads, read, map).is_err() {
-            self.made_read(Err(overloaded()), cx);
-        }
+        self.park((Parked::Made(delivery), RoomMsg::Made), read, cx);
     }
 
     /// The store has said how many rooms somebody has made.
