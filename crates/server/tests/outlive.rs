@@ -486,6 +486,42 @@ fn a_home_of_before_is_not_heard() {
     assert_eq!(heard, 0, "it is answered once");
 }
 
+/// Goal: a request that the account has answered is not answered again by the next homes if its
+/// home dies without a word, whatever is behind it or in front of it in no record.
+#[test]
+fn what_was_answered_before_a_home_died_is_not_answered_again() {
+    let two = two(&["alice", "bob"], |_| {});
+    let (mut alice, _) = online(&two, "alice");
+    let ping = |id: &str| {
+        format!("<iq type='get' id='{id}' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>")
+    };
+    alice.send(&ping("first"));
+    alice.expect("id='first'");
+    alice.send("<presence><status>in no record</status></presence>");
+    alice.send(&ping("second"));
+    alice.expect("id='second'");
+    let mut heard = String::new();
+    for tenure in 6..9 {
+        dies(&two);
+        alice.send(&ping(&format!("at {tenure}")));
+        comes_back(&two, tenure);
+        heard += &alice.expect(&format!("id='at {tenure}'"));
+    }
+    alice.send("<r xmlns='urn:xmpp:sm:3'/>");
+    heard += &alice.expect("h='7'/>");
+    assert!(!heard.contains("stream:error"), "{heard}");
+    for (id, more) in [
+        ("first", 0),
+        ("second", 0),
+        ("at 6", 1),
+        ("at 7", 1),
+        ("at 8", 1),
+    ] {
+        let answers = heard.matches(&format!("id='{id}'")).count();
+        assert_eq!(answers, more, "{id}: {heard}");
+    }
+}
+
 /// Goal: a client that is slow to read, and for which more waits than a window, gets everything
 /// of a home that moves, and then goes on; if the home dies its stream ends, and what it has not
 /// got comes with the resumption.

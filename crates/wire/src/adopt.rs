@@ -5,9 +5,10 @@
 //! |---|---|---|
 //! | keeps | the edge | mark what is sent: this node can introduce the connection to another home
 //! | | session | the home | what proves whose the connection is |
-//! | mark; marked bytes | the home | up to which count the client was written, and which of its
-//! bytes are done | | left | the home | it is none any more |
-//! | adopt | the edge, to the next home | the proof, the counts of the last mark |
+//! | mark; marked bytes | the home | up to which count the client was written, which of its bytes
+//! are done, and which of its requests behind those had their answers among the bytes |
+//! | left | the home | it is none any more |
+//! | adopt | the edge, to the next home | the proof, the counts of the last mark, those answers |
 //! | adopted | that home | how many of the client's stanzas are handled: the rest follows |
 
 use std::fmt;
@@ -16,7 +17,8 @@ use std::net::IpAddr;
 use crate::Address;
 use crate::codec::{Bad, Reader, Writer};
 use crate::joined::{Carrier, ConnAt, read_conn, read_ip, write_conn, write_ip};
-use crate::limits::{JOIN_PART_BYTES_MAX, TOKEN_BYTES_MAX};
+use crate::kind::Kind;
+use crate::limits::{ANSWERED_MAX, JOIN_PART_BYTES_MAX, TOKEN_BYTES_MAX};
 
 /// How far both directions of a connection have come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +69,9 @@ pub struct Adopt {
     pub counts: Counts,
     /// So many of the client's stanzas the home before has done, recorded or not.
     pub done: Option<u32>,
+    /// Requests behind the last mark that have had their answers, by their counts; at most
+    /// [`ANSWERED_MAX`].
+    pub answered: Vec<u32>,
 }
 
 /// Without what proves whose it is.
@@ -77,6 +82,7 @@ impl fmt::Debug for Adopt {
             .field("from", &self.from)
             .field("counts", &self.counts)
             .field("done", &self.done)
+            .field("answered", &self.answered)
             .finish_non_exhaustive()
     }
 }
@@ -125,10 +131,33 @@ impl Mark {
     }
 }
 
+pub(crate) fn write_answered(out: &mut Writer<'_>, answered: &[u32]) {
+    out.count(answered.len(), ANSWERED_MAX, "answered");
+    for count in answered {
+        out.u32(*count);
+    }
+}
+
+/// There is one at least: without any it is a packet of another kind.
+pub(crate) fn read_answered(from: &mut Reader<'_>) -> Result<Vec<u32>, Bad> {
+    let answered = from.count(ANSWERED_MAX, "answered")?;
+    if answered == 0 {
+        return Err(Bad("answered"));
+    }
+    (0..answered).map(|_| from.u32("count")).collect()
+}
+
 /// The home before said what it has done.
 const HAS_DONE: u8 = 4;
 
 impl Adopt {
+    pub(crate) fn kind(&self) -> Kind {
+        match self.answered.is_empty() {
+            true => Kind::Adopt,
+            false => Kind::AdoptAnswered,
+        }
+    }
+
     pub(crate) fn write(&self, out: &mut Writer<'_>) {
         out.u8(self.carrier.number() | self.done.map_or(0, |_| HAS_DONE));
         out.address(&self.user, "recipient");
@@ -140,9 +169,17 @@ impl Adopt {
         if let Some(done) = self.done {
             out.u32(done);
         }
+        if !self.answered.is_empty() {
+            write_answered(out, &self.answered);
+        }
     }
 
-    pub(crate) fn read((range, tenure): (u16, u32), from: &mut Reader<'_>) -> Result<Adopt, Bad> {
+    /// Reads the rest of one of the two kinds.
+    pub(crate) fn read(
+        kind: Kind,
+        (range, tenure): (u16, u32),
+        from: &mut Reader<'_>,
+    ) -> Result<Adopt, Bad> {
         let flags = from.u8("flags")?;
         let mut carriers = Carrier::ALL.iter().copied();
         let carrier = carriers.find(|one| one.number() == flags & 3);
@@ -157,6 +194,10 @@ impl Adopt {
             0 => None,
             _ => Some(from.u32("count")?),
         };
+        let answered = match kind {
+            Kind::AdoptAnswered => read_answered(from)?,
+            _ => Vec::new(),
+        };
         Ok(Adopt {
             user,
             range,
@@ -169,6 +210,7 @@ impl Adopt {
             token,
             counts,
             done,
+            answered,
         })
     }
 }

@@ -14,7 +14,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::Address;
-use crate::adopt::{Mark, read_session, write_session};
+use crate::adopt::{Mark, read_answered, read_session, write_answered, write_session};
 use crate::codec::{Bad, Reader, Writer};
 use crate::kind::Kind;
 use crate::limits::{JOIN_ELEMENTS_MAX, JOIN_PART_BYTES_MAX, JOINED_BYTES_MAX};
@@ -147,6 +147,9 @@ pub enum Part {
         bytes: Vec<u8>,
         /// At their end.
         mark: Mark,
+        /// Requests behind the mark that have their answers among these bytes, by their counts; at
+        /// most [`ANSWERED_MAX`](crate::limits::ANSWERED_MAX).
+        answered: Vec<u32>,
     },
     /// This home is none any more: nothing follows, and what the last mark says is all that was
     /// done. The edge introduces the connection to the next one.
@@ -174,7 +177,11 @@ impl fmt::Debug for Part {
             Part::Keeps => write!(f, "Keeps"),
             Part::Session { .. } => write!(f, "Session"),
             Part::Mark(mark) => write!(f, "{mark:?}"),
-            Part::Marked { bytes, mark } => write!(f, "Marked(+{}, {mark:?})", bytes.len()),
+            Part::Marked {
+                bytes,
+                mark,
+                answered,
+            } => write!(f, "Marked(+{}, {mark:?}, {answered:?})", bytes.len()),
             Part::Left { at, inbound } => write!(f, "Left({at}, {inbound:?})"),
             Part::Adopted { inbound } => write!(f, "Adopted({inbound})"),
         }
@@ -270,14 +277,17 @@ impl Join {
 
 impl Joined {
     pub(crate) fn kind(&self) -> Kind {
-        match self.said {
+        match &self.said {
             Part::Bytes { .. } => Kind::JoinedBytes,
             Part::Room(_) => Kind::JoinedRoom,
             Part::End { .. } => Kind::JoinedEnd,
             Part::Keeps => Kind::JoinedKeeps,
             Part::Session { .. } => Kind::JoinedSession,
             Part::Mark(_) => Kind::JoinedMark,
-            Part::Marked { .. } => Kind::JoinedMarked,
+            Part::Marked { answered, .. } => match answered.is_empty() {
+                true => Kind::JoinedMarked,
+                false => Kind::JoinedMarkedAnswers,
+            },
             Part::Left { .. } => Kind::JoinedLeft,
             Part::Adopted { .. } => Kind::JoinedAdopted,
         }
@@ -313,8 +323,15 @@ impl Joined {
                 write_session(out, token, header);
                 mark.write(out);
             }
-            Part::Marked { bytes, mark } => {
+            Part::Marked {
+                bytes,
+                mark,
+                answered,
+            } => {
                 mark.write(out);
+                if !answered.is_empty() {
+                    write_answered(out, answered);
+                }
                 out.bytes(bytes, JOINED_BYTES_MAX, "bytes");
             }
             Part::Mark(mark) => mark.write(out),
@@ -338,6 +355,7 @@ impl Joined {
                 | Kind::JoinedSession
                 | Kind::JoinedMark
                 | Kind::JoinedMarked
+                | Kind::JoinedMarkedAnswers
                 | Kind::JoinedLeft
                 | Kind::JoinedAdopted
         );
@@ -358,8 +376,12 @@ impl Joined {
                     mark: Mark::read(from)?,
                 }
             }
-            Kind::JoinedMarked => Part::Marked {
+            Kind::JoinedMarked | Kind::JoinedMarkedAnswers => Part::Marked {
                 mark: Mark::read(from)?,
+                answered: match kind {
+                    Kind::JoinedMarkedAnswers => read_answered(from)?,
+                    _ => Vec::new(),
+                },
                 bytes: from.bytes(JOINED_BYTES_MAX, "bytes")?.to_vec(),
             },
             Kind::JoinedMark => Part::Mark(Mark::read(from)?),

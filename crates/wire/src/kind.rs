@@ -103,8 +103,12 @@ kinds! {
     JoinedAdopted = 88, "joined-adopted", since 4;
     /// [`crate::Part::Marked`].
     JoinedMarked = 90, "joined-marked", since 4;
+    /// [`crate::Part::Marked`], with answers among the bytes.
+    JoinedMarkedAnswers = 91, "joined-marked-answers", since 5;
     /// [`crate::Packet::Adopt`].
     Adopt = 89, "adopt", since 4;
+    /// [`crate::Packet::Adopt`], of a connection that has had answers.
+    AdoptAnswered = 92, "adopt-answered", since 5;
     /// A question of [`crate::Errand`].
     Asked = 96, "asked", since 3;
     /// An answer of [`crate::Errand`].

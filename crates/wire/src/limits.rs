@@ -35,6 +35,9 @@ pub const JOIN_ELEMENTS_MAX: usize = 8;
 /// Bytes of the name under which a session is resumed (XEP-0198).
 pub const TOKEN_BYTES_MAX: usize = 128;
 
+/// Requests of a client's connection that were answered and that no record covers.
+pub const ANSWERED_MAX: usize = 512;
+
 /// Bytes of the type of an answer over HTTP.
 pub const CONTENT_BYTES_MAX: usize = 256;
 

@@ -107,7 +107,7 @@ impl Packet {
             Packet::Moved(_) => Kind::Moved,
             Packet::Join(_) => Kind::Join,
             Packet::Joined(joined) => joined.kind(),
-            Packet::Adopt(_) => Kind::Adopt,
+            Packet::Adopt(adopt) => adopt.kind(),
             Packet::Errand(errand) => errand.kind(),
             Packet::Passed(passed) => passed.kind(),
         }
@@ -272,6 +272,7 @@ impl<'a> Arrival<'a> {
             | Kind::JoinedSession
             | Kind::JoinedMark
             | Kind::JoinedMarked
+            | Kind::JoinedMarkedAnswers
             | Kind::JoinedLeft
             | Kind::JoinedAdopted
             | Kind::Asked
@@ -339,8 +340,8 @@ impl<'a> Arrival<'a> {
                 let join = Join::read((self.range, self.tenure), from)?;
                 return Ok(Packet::Join(Box::new(join)));
             }
-            Kind::Adopt => {
-                let adopt = Adopt::read((self.range, self.tenure), from)?;
+            kind @ (Kind::Adopt | Kind::AdoptAnswered) => {
+                let adopt = Adopt::read(kind, (self.range, self.tenure), from)?;
                 return Ok(Packet::Adopt(Box::new(adopt)));
             }
             kind => {

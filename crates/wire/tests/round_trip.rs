@@ -255,6 +255,10 @@ fn mark() -> impl Strategy<Value = Mark> {
     (places, counts()).prop_map(|((at, heard), counts)| Mark { at, heard, counts })
 }
 
+fn answered() -> impl Strategy<Value = Vec<u32>> {
+    prop::collection::vec(any::<u32>(), 0..4)
+}
+
 fn session() -> impl Strategy<Value = (Box<str>, Vec<u8>)> {
     let header = prop::collection::vec(any::<u8>(), 0..100);
     ("\\PC{0,30}", header).prop_map(|(token, header)| (token.into(), header))
@@ -263,9 +267,11 @@ fn session() -> impl Strategy<Value = (Box<str>, Vec<u8>)> {
 fn adopt() -> impl Strategy<Value = Packet> {
     let carriers = [Carrier::Socket, Carrier::WebSocket, Carrier::Bosh];
     let numbers = any::<(u16, u32, u64, std::net::IpAddr, Option<u32>)>();
+    let numbers = (numbers, answered());
     let carrier = prop::sample::select(carriers.to_vec());
     (numbers, address(), conn(), carrier, session(), counts()).prop_map(
-        |((range, tenure, number, address, done), user, from, carrier, session, counts)| {
+        |(numbers, user, from, carrier, session, counts)| {
+            let ((range, tenure, number, address, done), answered) = numbers;
             let (token, header) = session;
             Packet::Adopt(Box::new(Adopt {
                 user,
@@ -279,6 +285,7 @@ fn adopt() -> impl Strategy<Value = Packet> {
                 token,
                 counts,
                 done,
+                answered,
             }))
         },
     )
@@ -302,8 +309,16 @@ fn joined() -> impl Strategy<Value = Packet> {
             mark
         }),
         mark().prop_map(Part::Mark),
-        (prop::collection::vec(any::<u8>(), 0..100), mark())
-            .prop_map(|(bytes, mark)| Part::Marked { bytes, mark }),
+        (
+            prop::collection::vec(any::<u8>(), 0..100),
+            mark(),
+            answered()
+        )
+            .prop_map(|(bytes, mark, answered)| Part::Marked {
+                bytes,
+                mark,
+                answered
+            }),
         any::<(u64, Option<u32>)>().prop_map(|(at, inbound)| Part::Left { at, inbound }),
         any::<u32>().prop_map(|inbound| Part::Adopted { inbound }),
     ];

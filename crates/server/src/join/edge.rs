@@ -237,13 +237,18 @@ impl C2sService {
                 self.go_on(cx, edge);
             }
             Part::End { at, is_orderly } => edge.line.ends(at, is_orderly),
-            Part::Marked { bytes, mark } => {
+            Part::Marked {
+                bytes,
+                mark,
+                answered,
+            } => {
                 let at = mark.at.saturating_sub(bytes.len() as u64);
                 if edge.line.takes(at, bytes.len(), true).is_err() {
                     return self.lose(cx, edge);
                 }
                 self.write(cx, edge, &bytes);
                 if let Some(kept) = &mut edge.kept {
+                    kept.had_answers(answered);
                     kept.marked(mark);
                 }
             }

@@ -4,7 +4,7 @@
 use actor::{Mail as _, Name, Shard};
 use net::websocket::Messages;
 use net::{Closed, ConnRef, Cx};
-use wire::{Adopt, Carrier, Part};
+use wire::{Adopt, Carrier, Kind, Part};
 use xml::{Event, Framer};
 
 use super::line::{Line, WINDOW};
@@ -102,7 +102,7 @@ impl C2sService {
 
     /// A connection that outlived the home of its account comes with a session: the account's actor
     /// knows whether it may go on.
-    fn come_from_home(&mut self, cx: &mut Cx<'_>, node: NodeId, adopt: Adopt) -> Connection {
+    fn come_from_home(&mut self, cx: &mut Cx<'_>, node: NodeId, mut adopt: Adopt) -> Connection {
         let is_web = adopt.carrier == Carrier::WebSocket;
         let framing = match is_web {
             true => Framing::WebSocket(Messages::default()),
@@ -111,7 +111,8 @@ impl C2sService {
         let mut conn = self.begin_as(cx, adopt.address, framing, is_web);
         conn.come_from_afar();
         let mut marks = Marks::default();
-        marks.outlived(&adopt.header, adopt.counts.inbound);
+        let had_answers = std::mem::take(&mut adopt.answered);
+        marks.outlived(&adopt.header, adopt.counts.inbound, had_answers);
         let line = Line::new(node, adopt.number, Some(adopt.from), WINDOW);
         self.home.lines.add_far(cx.id(), node, marks);
         let is_open = match &mut conn.framing {
@@ -377,8 +378,14 @@ impl C2sService {
         let Some(cluster) = &self.home.options.cluster else {
             return out.clear();
         };
-        let mark = self.home.lines.mark_of(cx.id());
+        let mut mark = self.home.lines.mark_of(cx.id());
+        let has_mark = mark.is_some();
         let away = (&*cluster.away, cx.now());
+        if let Some((_, answered)) = &mut mark
+            && wire::version_at(away.0.level()) < Kind::JoinedMarkedAnswers.since()
+        {
+            answered.clear();
+        }
         let sent = far.line.send(cx.id(), away, out, mark);
         out.drain(..sent);
         if far.line.refused.is_some() {
@@ -386,7 +393,7 @@ impl C2sService {
         }
         if out.is_empty() {
             let at = far.line.sent;
-            self.home.lines.marked(cx.id(), at, mark.is_some());
+            self.home.lines.marked(cx.id(), at, has_mark);
             self.send_mark(cx.id(), far);
         }
         if out.is_empty() && far.is_closing {
@@ -406,8 +413,7 @@ impl C2sService {
     /// what else is done.
     pub(crate) fn drain_far(&mut self, cx: &mut Cx<'_>, far: &mut Far) {
         if self.home.lines.can_outlive(cx.id()) {
-            let done = self.home.lines.done(cx.id());
-            return self.leave_far(cx, far, done);
+            return self.leave_far(cx, far, None);
         }
         self.abort(cx, &mut far.conn, Abort::Shutdown);
         match far.conn.framing {

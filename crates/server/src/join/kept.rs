@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use actor::Name;
 use stdx::time::Moment;
+use wire::limits::ANSWERED_MAX;
 use wire::{Counts, Mark};
 
 use crate::options::Joined;
@@ -33,6 +34,8 @@ pub(super) struct Kept {
     pub(super) mark: Mark,
     /// What the home before said it has done.
     pub(super) done: Option<u32>,
+    /// Requests behind the mark that have had their answers, by their counts.
+    answered: Vec<u32>,
     /// It said that it is none any more, behind so many bytes.
     pub(super) left: Option<u64>,
     /// The client's bytes.
@@ -53,6 +56,7 @@ impl Kept {
             header: Vec::new(),
             mark: Mark::default(),
             done: None,
+            answered: Vec::new(),
             left: None,
             bytes: VecDeque::new(),
             from: sent,
@@ -93,12 +97,23 @@ impl Kept {
         }
     }
 
+    /// These requests have their answers among what came from the home.
+    pub(super) fn had_answers(&mut self, counts: Vec<u32>) {
+        self.answered.extend(counts);
+        // Of more the first ones are done again.
+        let more = self.answered.len().saturating_sub(ANSWERED_MAX);
+        self.answered.drain(..more);
+    }
+
     /// The home says how far it has come.
     pub(super) fn marked(&mut self, mark: Mark) {
         if mark.at < self.mark.at || mark.heard < self.mark.heard {
             return; // It was said before, and overtaken: two ways lead from node to node.
         }
         self.mark = mark;
+        let inbound = mark.counts.inbound;
+        self.answered
+            .retain(|count| count.wrapping_sub(inbound).wrapping_sub(1) < u32::MAX / 2);
         let done = mark.heard.saturating_sub(self.from);
         self.forget(usize::try_from(done).map_or(self.bytes.len(), |d| d.min(self.bytes.len())));
     }
@@ -108,9 +123,10 @@ impl Kept {
         self.mark.at == received && self.mark.heard >= self.from && self.has_session()
     }
 
-    /// What the next home is told.
-    pub(super) fn counts(&self) -> Counts {
-        self.mark.counts
+    /// What the next home is told: up to where it has come, and which requests behind that have
+    /// had their answers.
+    pub(super) fn counts(&self) -> (Counts, Vec<u32>) {
+        (self.mark.counts, self.answered.clone())
     }
 
     /// Places are those of another line from now on.

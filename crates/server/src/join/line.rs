@@ -109,7 +109,7 @@ impl Line {
         own: ConnRef,
         (away, now): (&dyn Away, Moment),
         bytes: &[u8],
-        mark: Option<Mark>,
+        mut mark: Option<(Mark, Vec<u32>)>,
     ) -> usize {
         let Some(far) = self.far else { return 0 };
         let mut taken = 0;
@@ -118,10 +118,11 @@ impl Line {
             let is_whole = taken + length == bytes.len();
             let (at, end) = (self.sent, self.sent + length as u64);
             let bytes = bytes[taken..taken + length].to_vec();
-            let part = match mark.filter(|_| is_whole) {
-                Some(mark) => Part::Marked {
+            let part = match mark.take_if(|_| is_whole) {
+                Some((mark, answered)) => Part::Marked {
                     bytes,
                     mark: Mark { at: end, ..mark },
+                    answered,
                 },
                 None => Part::Bytes {
                     at,

@@ -233,6 +233,7 @@ impl C2sService {
         let (Some(kept), Some(cluster)) = (&edge.kept, &self.home.options.cluster) else {
             return false;
         };
+        let (counts, answered) = kept.counts();
         let adopt = Adopt {
             user: kept.user.clone(),
             range: self.home.place.range(&kept.user).index(),
@@ -246,8 +247,9 @@ impl C2sService {
             },
             header: kept.header.clone(),
             token: kept.token.clone(),
-            counts: kept.counts(),
+            counts,
             done: kept.done,
+            answered,
         };
         edge.line.node = node;
         let packet = encoded(&Packet::Adopt(Box::new(adopt)));

@@ -1,17 +1,19 @@
 //! What the home remembers of a client's connection at another node, so that the connection can
 //! outlive this home ([`wire::Mark`]): where in the client's bytes each of its stanzas ends, which
-//! of them a record says were handled, and up to which count the client was written. The stream
-//! and the account's actor, which share a shard, each tell what they know.
+//! of them a record says were handled, which others have had their answers, and up to which count
+//! the client was written. The stream and the account's actor, which share a shard, each tell what
+//! they know.
 
 use std::collections::VecDeque;
 
 use actor::Name;
 use net::ConnRef;
-use wire::limits::JOIN_PART_BYTES_MAX;
+use wire::limits::{ANSWERED_MAX, JOIN_PART_BYTES_MAX};
 use wire::{Counts, Mark, Part};
 use xml::Frame;
 
 use super::Near;
+use super::near::is_up_to;
 use super::requests::Requests;
 
 /// Bytes of a client that are handled and of which no record says so: with more, one is made, and
@@ -43,6 +45,8 @@ pub(crate) struct Marks {
     skips: bool,
     /// What the edge sends begins behind this stanza.
     behind: u32,
+    /// Requests among it that a home before has answered, by their counts.
+    had_answers: Vec<u32>,
 }
 
 /// A session whose stanzas are counted, and which can be resumed.
@@ -52,25 +56,18 @@ struct Session {
     token: Box<str>,
     /// The edge knows of it.
     is_told: bool,
-    /// Stanzas of which no record says that they were handled, and where they end.
-    counted: VecDeque<Counted>,
+    /// Stanzas of which no record says that they were handled: their counts, and where they end.
+    counted: VecDeque<(u32, u64)>,
     /// Requests to the account itself that have no answer yet.
     requests: Requests,
+    /// Those that were answered since the edge was told of answers, by their counts.
+    answered: Vec<u32>,
     heard: u64,
     /// A record was asked for there.
     asked: u64,
     counts: Counts,
     /// What the edge was told last.
     told: Mark,
-}
-
-/// A stanza that was handled.
-#[derive(Debug)]
-struct Counted {
-    count: u32,
-    end: u64,
-    /// It is a request whose answer is waited for here.
-    is_request: bool,
 }
 
 impl Marks {
@@ -99,10 +96,10 @@ impl Marks {
     }
 
     /// A connection that outlived a home comes to this one.
-    pub(crate) fn outlived(&mut self, header: &[u8], behind: u32) {
+    pub(crate) fn outlived(&mut self, header: &[u8], behind: u32, had_answers: Vec<u32>) {
         self.is_kept = true;
         self.has_outlived = true;
-        self.behind = behind;
+        (self.behind, self.had_answers) = (behind, had_answers);
         self.opened(header);
     }
 
@@ -141,6 +138,7 @@ impl Marks {
             is_told: self.has_outlived,
             counted: VecDeque::new(),
             requests: Requests::default(),
+            answered: Vec::new(),
             heard: self.current,
             asked: self.current,
             counts,
@@ -148,42 +146,35 @@ impl Marks {
         }));
     }
 
-    fn counts(&mut self, inbound: u32) {
+    /// The element that was taken is a stanza with this count. True if it is a request that a home
+    /// before has answered.
+    fn counts(&mut self, inbound: u32) -> bool {
         let taken = self.taken.take();
-        if let Some(session) = &mut self.session {
-            if session.counted.len() >= COUNTED_MAX {
-                session.counted.pop_front();
-            }
-            let (user, requests) = (&session.user, &mut session.requests);
-            let is_request = taken.is_some_and(|it| requests.waits_for(user, inbound, &it));
-            session.counted.push_back(Counted {
-                count: inbound,
-                end: self.current,
-                is_request,
-            });
+        let Some(session) = &mut self.session else {
+            return false;
+        };
+        if session.counted.len() >= COUNTED_MAX {
+            session.counted.pop_front();
         }
+        session.counted.push_back((inbound, self.current));
+        let Some(taken) = taken else { return false };
+        if let Some(at) = self.had_answers.iter().position(|one| *one == inbound) {
+            self.had_answers.swap_remove(at);
+            return true;
+        }
+        session.requests.waits_for(&session.user, inbound, &taken);
+        false
     }
 
     /// The client was written a stanza that is in no log.
     fn answered(&mut self, stanza: &[u8]) {
         if let Some(session) = &mut self.session {
-            session.requests.answered(&session.user, stanza);
+            let answered = session.requests.answered(&session.user, stanza);
+            // Of more nobody is told: those are done again if this home dies before a record
+            // covers them.
+            session.answered.extend(answered.filter(|_| self.is_kept));
+            session.answered.truncate(ANSWERED_MAX);
         }
-    }
-
-    /// Up to which stanza all is done, whatever becomes of what is not decided: a record covers it,
-    /// or it is a request that has had its answer.
-    fn done(&self) -> Option<u32> {
-        let session = self.session.as_ref()?;
-        let mut done = session.counts.inbound;
-        for one in &session.counted {
-            let is_next = one.count == done.wrapping_add(1);
-            if !is_next || !one.is_request || session.requests.is_open(one.count) {
-                break;
-            }
-            done = one.count;
-        }
-        Some(done)
     }
 
     /// Whether a record should say what was handled.
@@ -205,11 +196,12 @@ impl Marks {
         let Some(session) = &mut self.session else {
             return false;
         };
-        let is_covered = |one: &mut Counted| inbound.wrapping_sub(one.count) <= u32::MAX / 2;
-        while let Some(one) = session.counted.pop_front_if(is_covered) {
-            session.heard = one.end;
-            session.counts.inbound = one.count;
+        let is_covered = |(count, _): &mut (u32, u64)| is_up_to(*count, inbound);
+        while let Some((count, end)) = session.counted.pop_front_if(is_covered) {
+            session.heard = end;
+            session.counts.inbound = count;
         }
+        session.answered.retain(|count| !is_up_to(*count, inbound));
         if session.counted.is_empty() && session.counted.capacity() > 16 {
             session.counted = VecDeque::new();
         }
@@ -258,9 +250,15 @@ impl Marks {
         })
     }
 
-    /// What goes with the next bytes, but for where they end, if the edge knows of the session.
-    fn mark(&self) -> Option<Mark> {
-        self.now(0).filter(|_| self.can_outlive())
+    /// What goes with the next bytes, but for where they end, if the edge knows of the session; and
+    /// which requests have their answers among them.
+    fn mark(&self) -> Option<(Mark, Vec<u32>)> {
+        let now = self.now(0).filter(|_| self.can_outlive())?;
+        let answered = self
+            .session
+            .as_ref()
+            .map(|session| session.answered.clone());
+        Some((now, answered.unwrap_or_default()))
     }
 
     /// It went with them.
@@ -268,6 +266,7 @@ impl Marks {
         let now = self.now(at);
         if let Some((session, now)) = self.session.as_mut().zip(now) {
             session.told = now;
+            session.answered = Vec::new();
         }
     }
 
@@ -300,10 +299,11 @@ impl super::Lines {
     }
 
     /// The element that was taken is a stanza with this count. Of those that no record covers so
-    /// many bytes are kept.
-    pub(crate) fn counts(&self, conn: ConnRef, inbound: u32, bytes_max: usize) {
-        self.marks(conn, |marks| marks.counts(inbound));
+    /// many bytes are kept. True if it is a request that has had its answer from a home before.
+    pub(crate) fn counts(&self, conn: ConnRef, inbound: u32, bytes_max: usize) -> bool {
         self.near(conn, |near| near.counts(inbound, bytes_max));
+        let had_answer = self.marks(conn, |marks| marks.counts(inbound));
+        had_answer.unwrap_or_default()
     }
 
     /// From behind the element that was taken a connection's stanzas are counted.
@@ -360,11 +360,6 @@ impl super::Lines {
         self.near(conn, |near| near.answered(stanza));
     }
 
-    /// Up to which stanza of a client at another node all is done for certain.
-    pub(crate) fn done(&self, conn: ConnRef) -> Option<u32> {
-        self.marks(conn, |marks| marks.done()).flatten()
-    }
-
     /// The actor of a connection has crashed: by a panic at what its client said last, or not.
     pub(crate) fn crashed(&self, conn: ConnRef, has_panicked: bool) {
         self.near(conn, |near| near.crashed(has_panicked));
@@ -376,8 +371,8 @@ impl super::Lines {
         news.unwrap_or_default()
     }
 
-    /// What goes with the next bytes for its client.
-    pub(crate) fn mark_of(&self, conn: ConnRef) -> Option<Mark> {
+    /// What goes with the next bytes for its client, and which of its requests those answer.
+    pub(crate) fn mark_of(&self, conn: ConnRef) -> Option<(Mark, Vec<u32>)> {
         self.marks(conn, |marks| marks.mark()).flatten()
     }
 
@@ -458,37 +453,72 @@ mod tests {
         assert_eq!(news, (None, Some(mark(21, 350, counts(5, 3, 2)))));
     }
 
-    /// Goal: a request that was answered behind what is recorded is done; not one behind something
-    /// of which nobody knows, nor one that others were asked.
+    /// Goal: the edge is told once, with the answers, which requests to the account itself have had
+    /// them and are covered by no record; not of those that others were asked. The next home does
+    /// not do these again, and nothing else that the edge says has an answer.
     #[test]
-    fn what_was_answered_is_done() {
-        let mut marks = Marks::default();
-        marks.begins((&"a@x".into(), "token"), counts(0, 0, 7));
-        let mut count = 7;
-        let mut say = |marks: &mut Marks, stanza: String| {
-            count += 1;
-            marks.takes(Some(&Frame::parse(stanza.into_bytes()).expect("a stanza")));
-            marks.counts(count);
+    fn what_was_answered_is_told_and_not_done_again() {
+        let mut marks = Marks {
+            is_kept: true,
+            ..Marks::default()
+        };
+        let say = |marks: &mut Marks, count: u32, stanza: &str| {
+            marks.takes(Some(
+                &Frame::parse(stanza.as_bytes().to_vec()).expect("a stanza"),
+            ));
+            marks.counts(count)
         };
         let ask = |id: &str, to: &str| {
             format!("<iq xmlns='jabber:client' type='get' id='{id}' to='{to}'><q xmlns='q'/></iq>")
         };
-        say(&mut marks, ask("1", "a@x"));
-        say(&mut marks, ask("2", "x"));
-        say(&mut marks, "<presence xmlns='jabber:client'/>".to_owned());
-        say(&mut marks, ask("4", "a@x"));
-        say(&mut marks, ask("5", "b@x"));
-        assert_eq!(marks.done(), Some(7));
+        let presence = "<presence xmlns='jabber:client'/>";
+        marks.begins((&"a@x".into(), "token"), counts(0, 0, 7));
+        marks.take_news(0);
+        let told = |marks: &Marks| marks.mark().map(|(_, answered)| answered);
+        for (count, id, to) in [(8, "1", "a@x"), (10, "2", "x"), (11, "3", "b@x")] {
+            assert!(!say(&mut marks, count, &ask(id, to)));
+            if count == 8 {
+                assert!(!say(&mut marks, 9, presence));
+            }
+        }
         marks.answered(b"<iq type='result' id='2'/>");
         marks.answered(b"<iq type='result' from='b@x/r' id='1'/>");
-        assert_eq!(marks.done(), Some(7));
+        marks.answered(b"<iq type='result' id='3'/>");
+        assert_eq!(told(&marks), Some(vec![10]));
         marks.answered(b"<iq type='error' from='a@x' id='1'><error/></iq>");
-        assert_eq!(marks.done(), Some(9));
-        marks.answered(b"<iq type='result' id='4'/>");
-        marks.answered(b"<iq type='result' id='5'/>");
-        assert_eq!(marks.done(), Some(9));
-        marks.recorded(10);
-        assert_eq!(marks.done(), Some(11));
+        assert_eq!(told(&marks), Some(vec![10, 8]));
+        marks.recorded(9);
+        assert_eq!(told(&marks), Some(vec![10]), "a record covers the other");
+        marks.marked(100);
+        assert_eq!(told(&marks), Some(vec![]), "it is said once");
+
+        let mut next = Marks::default();
+        next.outlived(b"<stream:stream>", 7, vec![10, 8]);
+        next.begins((&"a@x".into(), "token"), counts(0, 0, 7));
+        assert!(say(&mut next, 8, &ask("1", "a@x")));
+        assert!(!say(&mut next, 9, presence));
+        assert!(say(&mut next, 10, &ask("2", "x")));
+        assert!(!say(&mut next, 11, &ask("3", "b@x")));
+    }
+
+    /// Goal: of no more answers than a packet has room for an edge is told.
+    #[test]
+    fn answers_that_are_told_are_bounded() {
+        let mut marks = Marks {
+            is_kept: true,
+            ..Marks::default()
+        };
+        marks.begins((&"a@x".into(), "token"), counts(0, 0, 0));
+        marks.take_news(0);
+        for count in 1..=ANSWERED_MAX as u32 + 7 {
+            let ask =
+                format!("<iq xmlns='jabber:client' type='get' id='{count}'><q xmlns='q'/></iq>");
+            marks.takes(Some(&Frame::parse(ask.into_bytes()).expect("a stanza")));
+            marks.counts(count);
+            marks.answered(format!("<iq type='result' id='{count}'/>").as_bytes());
+        }
+        let told = marks.mark().map(|(_, answered)| answered.len());
+        assert_eq!(told, Some(ANSWERED_MAX));
     }
 
     /// Goal: what is remembered of stanzas that no record covers is bounded, and the next record

@@ -228,7 +228,7 @@ impl Near {
     /// The client was written a stanza that is in no log: the answer to one of its requests?
     pub(super) fn answered(&mut self, stanza: &[u8]) {
         if let Some(session) = &self.session {
-            self.requests.answered(&session.user, stanza);
+            let _ = self.requests.answered(&session.user, stanza);
         }
     }
 
@@ -342,6 +342,6 @@ impl Near {
 }
 
 /// Whether a count is not behind another one.
-fn is_up_to(count: u32, other: u32) -> bool {
+pub(super) fn is_up_to(count: u32, other: u32) -> bool {
     other.wrapping_sub(count) <= u32::MAX / 2
 }

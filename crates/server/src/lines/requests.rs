@@ -25,27 +25,24 @@ impl Requests {
         is_one
     }
 
-    /// The client was written a stanza that is in no log: the answer to one of them? Others may
-    /// send it answers with any id.
-    pub(super) fn answered(&mut self, user: &Name, stanza: &[u8]) {
+    /// The client was written a stanza that is in no log: gives the count of the request that it
+    /// answers, if it is one of them. Others may send it answers with any id.
+    pub(super) fn answered(&mut self, user: &Name, stanza: &[u8]) -> Option<u32> {
         if self.0.is_empty() {
-            return;
+            return None;
         }
-        let Some(answer) = answer(stanza) else {
-            return;
-        };
+        let answer = answer(stanza)?;
         let from = answer.attr("from");
         if !from.as_deref().is_none_or(|from| is_own(user, from)) {
-            return;
+            return None;
         }
         let id = answer.attr("id");
         let is_it = |(_, frame): &(u32, Frame)| frame.attr("id") == id;
-        if let Some(at) = self.0.iter().position(is_it) {
-            self.0.remove(at);
-        }
+        let (count, _) = self.0.remove(self.0.iter().position(is_it)?);
         if self.0.is_empty() {
             self.0 = Vec::new();
         }
+        Some(count)
     }
 
     /// Whether the one with this count has no answer yet.

@@ -307,7 +307,10 @@ impl Door {
             }
             return true;
         }
-        if arrival.kind() == wire::Kind::Adopt {
+        if matches!(
+            arrival.kind(),
+            wire::Kind::Adopt | wire::Kind::AdoptAnswered
+        ) {
             // Its connection looks for the next home.
             if let Ok(wire::Packet::Adopt(adopt)) = arrival.packet() {
                 self.tell_conn(conn_ref(adopt.from), Word::NotTaken(adopt.number));

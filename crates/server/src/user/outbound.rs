@@ -54,7 +54,10 @@ impl User {
         if let Some(managed) = &mut session.managed {
             managed.inbound = managed.inbound.wrapping_add(1);
             let bytes_max = self.home.options.joined.kept_bytes_max;
-            self.home.lines.counts(link, managed.inbound, bytes_max);
+            if self.home.lines.counts(link, managed.inbound, bytes_max) {
+                // A home before has answered it.
+                return self.emit(Effect::Credit(link), cx);
+            }
         }
         let is_counted = session.managed.is_some();
         self.comes_from(Origin::Session(OwnStanza {

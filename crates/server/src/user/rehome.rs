@@ -108,16 +108,10 @@ impl User {
         match managed.filter(|managed| managed.attached().as_ref().is_some_and(can_outlive)) {
             Some(managed) => {
                 // While something is not decided, if it failed, and after a crash, only records
-                // and answers say what is done.
+                // say what is done, and what edges were told of answers.
                 let is_decided = self.barrier.is_open() && self.requests.is_none();
                 let is_certain = why == Abort::Moved && is_decided && !self.is_fenced;
-                let done = match is_certain {
-                    true => Some(managed.inbound),
-                    false => managed
-                        .attached()
-                        .and_then(|link| self.home.lines.done(link)),
-                };
-                Control::Left(done)
+                Control::Left(is_certain.then_some(managed.inbound))
             }
             None => Control::Abort(why),
         }

@@ -72,6 +72,7 @@ fn adopt() -> Adopt {
         token: "qTkx0Vb".into(),
         counts: COUNTS,
         done: Some(1),
+        answered: Vec::new(),
     }
 }
 
@@ -261,6 +262,12 @@ pub(crate) fn all() -> Vec<Packet> {
         joined(Part::Marked {
             bytes: b"<message/>".to_vec(),
             mark: MARK,
+            answered: Vec::new(),
+        }),
+        joined(Part::Marked {
+            bytes: b"<iq type='result' id='1'/>".to_vec(),
+            mark: MARK,
+            answered: vec![0xffff_ffff, 1],
         }),
         joined(Part::Left {
             at: 70_026,
@@ -268,6 +275,10 @@ pub(crate) fn all() -> Vec<Packet> {
         }),
         joined(Part::Adopted { inbound: 9 }),
         Packet::Adopt(Box::new(adopt())),
+        Packet::Adopt(Box::new(Adopt {
+            answered: vec![0xffff_ffff, 1],
+            ..adopt()
+        })),
         errand(false, b"{\"request\":\"status\"}"),
         errand(true, b"{\"response\":\"ok\"}"),
         passed(OfRequest::Came {
