@@ -5,6 +5,7 @@
 //! | comes | then |
 //! |---|---|
 //! | what another entity said | it is sent on to the home |
+//! | a message of its sender's log | its sender's home decides whether it goes on |
 //! | anything of a connection | its stream ends: who comes again is led to the home |
 //! | an administrator's command | it is dropped, which whoever asked hears |
 //! | anything else | it was for the life that ended here, and goes with it |
@@ -12,14 +13,15 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use actor::{Actor, Context, Name, Refused};
+use actor::{Actor, Context, Mail as _, Name, Refused};
 use net::ConnRef;
 use wire::{Message, Stanza};
 
+use crate::address;
 use crate::ending::Abort;
 use crate::home::Home;
 use crate::message::control::Control;
-use crate::message::{Said, UserMsg};
+use crate::message::{CameBack, Said, UserMsg};
 
 /// After so long it makes way; what comes later brings another one to life.
 const REST: Duration = Duration::from_secs(1);
@@ -84,10 +86,35 @@ fn pass_on(
     (name, said, activate): (Name, Said, bool),
     cx: &mut Context<'_, impl Send + 'static>,
 ) {
+    let said = match said {
+        Said {
+            message: Message::Stanza(stanza),
+            ..
+        } if stanza.source.seq != 0 => return hand_back(home, name, stanza, cx),
+        said => said,
+    };
     let at = (home.place.shard(&name), &name);
     if let Some(said) = home.send(cx, at, said, activate) {
         home.not_heard(&name, said, Refused::Full, cx);
     }
+}
+
+/// A message of a log goes on by its sender's home alone, and only if it is the latest attempt:
+/// a copy of an earlier one could be taken after the message has come back to its sender
+/// (docs/delivery.md, "What comes back"). If that home is this node, the sender is asked. Another
+/// one hears that the message was not taken, and tries again if this was its latest attempt.
+fn hand_back(home: &Home, to: Name, stanza: Stanza, cx: &mut Context<'_, impl Send + 'static>) {
+    let from = Name::from(address::bare(
+        &stanza.frame.attr("from").unwrap_or_default(),
+    ));
+    if home.is_elsewhere(&from) {
+        return home.not_heard(&to, Message::Stanza(stanza).into(), Refused::Full, cx);
+    }
+    let shard = home.place.shard(&from);
+    let came_back = UserMsg::CameBack(Box::new(CameBack { to, stanza }));
+    // A sender who is not loaded has made no attempt that counts. One without room hands it over
+    // again by itself.
+    let _ = cx.send_named_if_active(shard, &from, came_back);
 }
 
 /// A packet that came back.

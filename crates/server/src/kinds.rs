@@ -129,6 +129,8 @@ impl EntityClass for Kinds {
                 | Message::ToRoom(_)
                 | Message::OfRoom(_) => true,
             },
+            // Messages, as others send them.
+            UserMsg::CameBack(_) => false,
             _ => true,
         }
     }

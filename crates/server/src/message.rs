@@ -9,7 +9,7 @@ pub(crate) mod web;
 use std::any::Any;
 use std::ops::{Deref, DerefMut};
 
-use actor::Reply;
+use actor::{Name, Reply};
 use net::{AddressKey, ConnRef};
 use stdx::time::Moment;
 use wire::{Message, Stanza};
@@ -126,6 +126,8 @@ pub(crate) enum UserMsg {
     Oldest(Box<Result<Vec<store::LogEntry>, store::StoreError>>),
     /// Something of what is handed over is due: an answer, or a retry.
     OutboxDue,
+    /// A message that was handed over has not reached its recipient's home.
+    CameBack(Box<CameBack>),
     /// Cursors that moved are recorded.
     Progress,
     /// Its range is about to move to another shard: nothing shall be left to record.
@@ -257,6 +259,14 @@ impl From<Delivery> for Said {
             debt: delivery.debt,
         }
     }
+}
+
+/// A message of a user's log that came back on its way, or waited there.
+pub(crate) struct CameBack {
+    /// Whom it is for.
+    pub(crate) to: Name,
+    /// The message, with the attempt that it is.
+    pub(crate) stanza: Stanza,
 }
 
 /// A stanza on its way to an entity.

@@ -189,10 +189,16 @@ struct Nodes {
 
 impl Nodes {
     fn start(users: &[&str]) -> Nodes {
+        Nodes::start_with(users, delivery::OutboxLimits::default().answer_timeout)
+    }
+
+    /// With senders' homes that try again what was not answered for so long.
+    fn start_with(users: &[&str], answer_timeout: Duration) -> Nodes {
         let logs = Logs::new(FIRST);
         let mut journals = Vec::new();
         let change = |options: &mut Options| {
             options.joined.home_wait_step = Duration::from_millis(10);
+            options.delivery.outbox.answer_timeout = answer_timeout;
         };
         let mut make = |store: &Store, _: &Options| -> Arc<dyn Journal> {
             let mine = Mine::new(&logs, store);
@@ -249,6 +255,37 @@ impl Nodes {
             before.door.set_away(*range, Some((name, epoch)));
             self.homes.lock().unwrap()[usize::from(range.index())] = 1 - from;
         }
+    }
+
+    /// A range leaves its home, and no node has it.
+    fn lose(&self, range: RangeId) {
+        let (one, mine, _) = self.node(self.home_of(range));
+        one.door.lose(&[range]);
+        mine.journal.give_up(range);
+    }
+
+    /// A node has a range that none had. The other one does not know.
+    fn gain(&self, range: RangeId, at: usize) {
+        let (one, mine, _) = self.node(at);
+        one.door.gain(&[range], mine.journal.take_over(range));
+        self.homes.lock().unwrap()[usize::from(range.index())] = at;
+    }
+
+    /// The other node knows now.
+    fn announce(&self, range: RangeId) {
+        let at = self.home_of(range);
+        let (_, mine, name) = self.node(at);
+        let epoch = mine.journal.epoch(range);
+        let other = self.node(1 - at).0;
+        other.door.set_away(range, Some((name, epoch)));
+    }
+
+    fn home_of(&self, range: RangeId) -> usize {
+        self.homes.lock().unwrap()[usize::from(range.index())]
+    }
+
+    fn range(&self, address: &str) -> RangeId {
+        self.two.home.door.range(address)
     }
 
     fn login(&self, at: usize, user: &str) -> Client {
@@ -505,4 +542,191 @@ fn what_a_deposed_home_had_prepared_is_done_by_the_next_one() {
         before
     );
     nodes.assert_equal();
+}
+
+// ---- Copies that wait on their way -------------------------------------------------------------
+
+const ALICE: &str = "alice@localhost";
+const BOB: &str = "bob@localhost";
+const ROOM: &str = "coven@conference.localhost";
+const MUC: &str = "http://jabber.org/protocol/muc";
+
+/// Shorter than any test waits.
+const SOON: Duration = Duration::from_millis(300);
+/// Longer than any test waits: nothing is tried again because there was no answer.
+const NEVER: Duration = Duration::from_secs(3_600);
+
+fn to_room(body: &str) -> String {
+    format!("<message to='{ROOM}' type='groupchat'><body>{body}</body></message>")
+}
+
+/// Sends a request and waits for its result.
+fn ask(client: &mut Client, id: &str, to: &str, query: &str) {
+    client.send(&format!("<iq type='set' id='{id}'{to}>{query}</iq>"));
+    let answer = client.expect(&format!("id='{id}'"));
+    assert!(!answer.contains("type='error'"), "{answer}");
+}
+
+fn enter(client: &mut Client, nick: &str) {
+    client.send(&format!(
+        "<presence to='{ROOM}/{nick}'><x xmlns='{MUC}'/></presence>"
+    ));
+    client.expect("<subject");
+}
+
+/// Bob makes a persistent room, and Alice enters it.
+fn enter_both(alice: &mut Client, bob: &mut Client) {
+    enter(bob, "bob");
+    let config = format!(
+        "<query xmlns='{MUC}#owner'><x xmlns='jabber:x:data' type='submit'><field var='FORM_TYPE'>\
+         <value>{MUC}#roomconfig</value></field><field var='muc#roomconfig_persistentroom'>\
+         <value>1</value></field></x></query>"
+    );
+    ask(bob, "config", &format!(" to='{ROOM}'"), &config);
+    enter(alice, "alice");
+    bob.expect(&format!("from='{ROOM}/alice'"));
+}
+
+/// The copies that waited at the first node go on, if they do.
+fn let_copies_go(nodes: &Nodes) {
+    let way = &nodes.two.home.way;
+    way.withhold(false);
+    nodes.two.until("no copy waits", |two| {
+        two.home.way.kept_packets.load(Ordering::Relaxed) == 0
+    });
+    // One that was sent on arrives.
+    thread::sleep(SOON);
+}
+
+fn until_copies_wait(nodes: &Nodes, count: usize) {
+    nodes.two.until("copies wait", |two| {
+        two.home.way.kept_packets.load(Ordering::Relaxed) >= count
+    });
+}
+
+/// Goal: a message that its recipient has refused for good is not delivered by a copy of an earlier
+/// attempt, which had waited for a home: neither where its sender is at home still, nor where it
+/// was.
+#[test]
+fn what_was_refused_is_not_delivered_by_an_earlier_copy() {
+    for does_sender_move in [false, true] {
+        let nodes = Nodes::start_with(&["alice", "bob"], SOON);
+        let (ours, theirs) = (nodes.range(ALICE), nodes.range(BOB));
+        assert_ne!(ours, theirs);
+        let [mut alice, mut bob] = ["alice", "bob"].map(|user| nodes.login(0, user));
+        let item = format!("<item jid='{ALICE}'/>");
+        let block = format!("<block xmlns='urn:xmpp:blocking'>{item}</block>");
+        ask(&mut bob, "block", "", &block);
+        nodes.lose(theirs);
+        nodes.two.home.way.withhold(true);
+        alice.send(&message(BOB, "first"));
+        until_copies_wait(&nodes, 1);
+        if does_sender_move {
+            nodes.hand_over(&[ours], 0, false);
+        }
+        nodes.gain(theirs, 1);
+        nodes.announce(theirs);
+        alice.expect("type='error'");
+        let unblock = format!("<unblock xmlns='urn:xmpp:blocking'>{item}</unblock>");
+        ask(&mut bob, "unblock", "", &unblock);
+        if does_sender_move {
+            nodes.hand_over(&[theirs], 1, false);
+        }
+        let_copies_go(&nodes);
+        alice.send(&message(BOB, "second"));
+        let heard = bob.expect("<body>second</body>");
+        assert_eq!(bodies(&heard), ["second"], "{heard}");
+    }
+}
+
+/// Goal: the same with a room, which had put its occupant out, and has let her in again.
+#[test]
+fn what_a_room_refused_is_not_in_it_by_an_earlier_copy() {
+    let nodes = Nodes::start_with(&["alice", "bob"], SOON);
+    let room = nodes.range(ROOM);
+    assert!(![ALICE, BOB].map(|user| nodes.range(user)).contains(&room));
+    let (mut alice, mut bob) = (nodes.login(0, "alice"), nodes.login(1, "bob"));
+    enter_both(&mut alice, &mut bob);
+    nodes.hand_over(&[nodes.range(BOB)], 0, false);
+    nodes.lose(room);
+    nodes.two.home.way.withhold(true);
+    alice.send(&to_room("first"));
+    until_copies_wait(&nodes, 1);
+    nodes.gain(room, 1);
+    let kick = format!("<query xmlns='{MUC}#admin'><item nick='alice' role='none'/></query>");
+    ask(&mut bob, "kick", &format!(" to='{ROOM}'"), &kick);
+    alice.expect("<status code='307'/>");
+    nodes.announce(room);
+    alice.expect("type='error'");
+    enter(&mut alice, "alice");
+    let_copies_go(&nodes);
+    alice.send(&to_room("second"));
+    let heard = bob.expect("<body>second</body>");
+    assert_eq!(bodies(&heard), ["second"], "{heard}");
+}
+
+/// Goal: what has waited for a home goes on as soon as there is one, to an account and to a room,
+/// once and in order: it does not wait until its sender's home tries it again.
+#[test]
+fn what_waited_for_a_home_goes_on_at_once() {
+    // Without and with later attempts, of which the first one shows whether there is a home.
+    for answer_timeout in [NEVER, SOON] {
+        let nodes = Nodes::start_with(&["alice", "bob"], answer_timeout);
+        let (mut alice, mut bob) = (nodes.login(0, "alice"), nodes.login(1, "bob"));
+        enter_both(&mut alice, &mut bob);
+        let ranges = [nodes.range(BOB), nodes.range(ROOM)];
+        assert!(!ranges.contains(&nodes.range(ALICE)));
+        for range in ranges {
+            nodes.lose(range);
+        }
+        for n in 0..3 {
+            alice.send(&message(BOB, &format!("bob {n}")));
+            alice.send(&to_room(&format!("all {n}")));
+        }
+        until_copies_wait(&nodes, 6);
+        thread::sleep(2 * SOON);
+        for range in ranges {
+            nodes.gain(range, 1);
+            nodes.announce(range);
+        }
+        let mut heard = String::new();
+        while bodies(&heard).len() < 6 {
+            heard += &bob.expect("</message>");
+        }
+        for to in ["bob", "all"] {
+            let mut own = bodies(&heard);
+            own.retain(|body| body.starts_with(to));
+            assert_eq!(own, [0, 1, 2].map(|n| format!("{to} {n}")), "{heard}");
+        }
+    }
+}
+
+/// Goal: what was left in a mailbox when its recipient's home went away comes to the next one soon,
+/// also where that was not its sender's home.
+#[test]
+fn what_was_left_in_a_mailbox_is_sent_again_soon() {
+    for at in [0, 1] {
+        let nodes = Nodes::start_with(&["alice", "bob"], NEVER);
+        let (ours, theirs) = (nodes.range(ALICE), nodes.range(BOB));
+        if at == 1 {
+            nodes.hand_over(&[ours], 0, false);
+        }
+        let mut alice = nodes.login(at, "alice");
+        // He is not loaded any more, and will not be for long.
+        nodes.hand_over(&[theirs], 0, false);
+        nodes.hand_over(&[theirs], 1, false);
+        let faults = nodes.two.home.disk.faults();
+        faults.set_read_delay(2 * SOON);
+        alice.send(&message(BOB, "left"));
+        alice.send(R);
+        alice.expect("<a xmlns='urn:xmpp:sm:3' h='2'/>");
+        // It arrives.
+        thread::sleep(SOON);
+        nodes.lose(theirs);
+        faults.set_read_delay(Duration::ZERO);
+        nodes.gain(theirs, 1);
+        nodes.announce(theirs);
+        let mut bob = nodes.login(1, "bob");
+        bob.expect("<body>left</body>");
+    }
 }

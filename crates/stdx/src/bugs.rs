@@ -58,7 +58,7 @@ pub const ALL: [(&str, &str); 14] = [
 
 /// Bugs that show only at a bound of what is handed over. The exploration of `crates/delivery` must
 /// find each of them.
-pub const AT_BOUNDS: [(&str, &str); 12] = [
+pub const AT_BOUNDS: [(&str, &str); 13] = [
     (
         "window_full_is_settled",
         "what a destination was handed over when it begins to lag counts as settled",
@@ -74,6 +74,10 @@ pub const AT_BOUNDS: [(&str, &str); 12] = [
     (
         "answers_have_no_attempt",
         "a late answer to an earlier attempt counts for the latest",
+    ),
+    (
+        "copies_have_no_attempt",
+        "a copy that waited on its way goes on although a later attempt has been made",
     ),
     (
         "order_is_not_checked",

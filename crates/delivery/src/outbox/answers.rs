@@ -34,10 +34,11 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
         error: Option<E>,
         now: Moment,
     ) {
-        let is_current = match self.lagging.get(&dest) {
-            Some(lagging) => lagging.is_in_flight(place, attempt, error.is_some()),
-            None => self.window.is_in_flight(place, dest, attempt),
-        };
+        // Once an attempt has failed, only an answer that is for good counts: the others have led
+        // to the pause.
+        let pauses = self.lagging.get(&dest).is_some_and(Lagging::waits);
+        let counts = error.is_some() || !pauses;
+        let is_current = counts && self.is_in_flight(dest, place, attempt);
         if !is_current && !bugs::is("answers_have_no_attempt") {
             return; // An answer to an earlier attempt: the latest one has its own.
         }
@@ -57,6 +58,20 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
             }
         }
         self.retry(dest, why, now);
+    }
+
+    /// Whether this is the latest attempt at an entry that was not taken and does not come back. A
+    /// copy that has waited on its way may go on only then: another one could be taken behind the
+    /// refusal that returns the entry.
+    pub fn is_latest(&self, dest: D, (place, attempt): (Place, Attempt)) -> bool {
+        self.is_in_flight(dest, place, attempt) || bugs::is("copies_have_no_attempt")
+    }
+
+    fn is_in_flight(&self, dest: D, place: Place, attempt: Attempt) -> bool {
+        match self.lagging.get(&dest) {
+            Some(lagging) => lagging.is_in_flight(place, attempt),
+            None => self.window.is_in_flight(place, dest, attempt),
+        }
     }
 
     /// Entries that were read for a consumer, or `None` if they could not be. Returns which of them

@@ -232,13 +232,11 @@ impl Lagging {
         self.is_idle() && self.read_through >= tail
     }
 
-    /// Whether this is the latest attempt at an entry. Once it has failed, only an answer that is
-    /// for good (`is_final`) counts: the others have led to the pause.
-    pub(super) fn is_in_flight(&self, place: Place, attempt: Attempt, is_final: bool) -> bool {
-        (is_final || !self.waits())
-            && self.flights().any(|flight| {
-                flight.place == place && flight.attempt == attempt && !flight.is_taken
-            })
+    /// Whether this is the latest attempt at an entry that was not taken; also if it has failed and
+    /// the next one waits for the end of the pause.
+    pub(super) fn is_in_flight(&self, place: Place, attempt: Attempt) -> bool {
+        let mut flights = self.flights();
+        flights.any(|flight| flight.place == place && flight.attempt == attempt && !flight.is_taken)
     }
 
     pub(super) fn first_in_flight(&self) -> Option<Place> {

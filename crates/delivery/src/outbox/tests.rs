@@ -312,3 +312,74 @@ fn what_is_in_flight_has_an_attempt() {
     assert!(!is_it(2, attempt) && !is_it(1, Attempt::new(7)));
     assert!(!window.is_in_flight(place(2), 1, attempt));
 }
+
+/// An entry that was handed over, and what was said of it so far.
+fn handed_over() -> (Sender, Attempt) {
+    let limits = OutboxLimits::default();
+    let start = (place(0), place(0));
+    let mut outbox = Sender::recover(limits, Attempt::default(), start, 0, []);
+    outbox.accepted();
+    let over = outbox.committed(place(1), 1, Moment::ZERO);
+    (outbox, over.expect("it keeps up").attempt)
+}
+
+/// The destination is tried again: returns the next attempt.
+fn tried_again(outbox: &mut Sender) -> Attempt {
+    let due = outbox.deadline().expect("it waits");
+    outbox.handle_timeout(due);
+    let Some(Effect::Read { id, .. }) = outbox.poll_effect() else {
+        panic!("it is read");
+    };
+    let at = stdx::time::Timestamp::from_millis(0);
+    let entry = Listed {
+        place: place(1),
+        dest: 1,
+        at,
+    };
+    let page = Page {
+        entries: vec![entry],
+        through: place(1),
+    };
+    let over = outbox.handle_page(id, Some(&page), due, at);
+    over[0].1.attempt
+}
+
+/// A copy that waits goes on while it is the latest attempt, also in the pause before the next one,
+/// and no more once its entry is taken or comes back.
+#[test]
+fn only_the_latest_attempt_goes_on() {
+    let now = Moment::ZERO;
+    let (mut outbox, first) = handed_over();
+    let is_it = |outbox: &Sender, attempt| outbox.is_latest(1, (place(1), attempt));
+    assert!(is_it(&outbox, first), "it keeps up");
+    assert!(!outbox.is_latest(2, (place(1), first)), "it is another's");
+    assert!(!outbox.is_latest(1, (place(2), first)), "it is another one");
+    outbox.handle_refused(1, (place(1), first), Refusal::Full, None, now);
+    assert!(is_it(&outbox, first), "the next one waits");
+    let second = tried_again(&mut outbox);
+    assert!(!is_it(&outbox, first) && is_it(&outbox, second));
+
+    let mut taken = outbox.clone();
+    taken.handle_taken(1, place(1), now);
+    assert!(!is_it(&taken, second), "it is taken");
+    outbox.handle_refused(1, (place(1), second), Refusal::Final, Some("no"), now);
+    assert!(outbox.still_returns(1, place(1)) && !is_it(&outbox, second));
+    outbox.returned(1, place(1), now);
+    outbox.return_committed(1);
+    assert!(!is_it(&outbox, first) && !is_it(&outbox, second));
+    let recovered = Sender::recover(*outbox.limits(), second, (place(0), place(1)), 1, []);
+    assert!(!is_it(&recovered, second), "of an earlier life");
+}
+
+/// In a pause a destination is not given another one by what led to it; what is for good counts.
+#[test]
+fn in_a_pause_only_what_is_for_good_counts() {
+    let (mut outbox, attempt) = handed_over();
+    let refused = (place(1), attempt);
+    outbox.handle_refused(1, refused, Refusal::Full, None, Moment::ZERO);
+    let pauses = outbox.clone();
+    outbox.handle_refused(1, refused, Refusal::Full, None, Moment::ZERO);
+    assert_eq!(outbox, pauses);
+    outbox.handle_refused(1, refused, Refusal::Final, Some("no"), Moment::ZERO);
+    assert!(outbox.still_returns(1, place(1)));
+}

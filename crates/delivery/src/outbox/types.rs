@@ -52,7 +52,8 @@ pub enum Refusal {
 
 impl Refusal {
     /// Whether it comes from the destination itself, which has seen every earlier copy of the entry
-    /// by then and has taken none.
+    /// by then and has taken none: they came in order, and one that waited on its way went on only
+    /// if it was the latest ([`super::Outbox::is_latest`]).
     pub fn is_authoritative(self) -> bool {
         match self {
             Refusal::Early | Refusal::Crashed | Refusal::Final => true,

@@ -14,6 +14,7 @@ const FOUND_IN: [(&str, &str); AT_BOUNDS.len()] = [
         "answers_have_no_attempt",
         "refusals_for_good_that_come_late",
     ),
+    ("copies_have_no_attempt", "copies_that_wait_on_their_way"),
     ("order_is_not_checked", "failed_and_doubtful_commits"),
     ("return_is_not_awaited", "crashes_while_an_entry_comes_back"),
     (

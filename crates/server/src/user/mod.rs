@@ -308,7 +308,7 @@ impl User {
         match msg {
             UserMsg::Own(ref word) if own(word, OwnMsg::is_of_reading) => Some(msg),
             UserMsg::Own(ref word) if own(word, OwnMsg::is_read_anew) => None,
-            UserMsg::Oldest(_) | UserMsg::Leaves => None,
+            UserMsg::Oldest(_) | UserMsg::Leaves | UserMsg::CameBack(_) => None,
             UserMsg::Said(ref said) if !is_of_nodes(&said.message) => Some(msg),
             UserMsg::Said(_)
             | UserMsg::Own(_)
@@ -515,6 +515,7 @@ impl Actor for User {
             UserMsg::Decided { ticket, result } => self.decided(ticket, result, cx),
             UserMsg::Oldest(page) => self.trim(*page, cx),
             UserMsg::OutboxDue => self.outbox_is_due(cx),
+            UserMsg::CameBack(back) => self.came_back(*back, cx),
             UserMsg::Progress => self.record_progress(cx),
             UserMsg::Leaves => self.record_all(cx),
             UserMsg::Expire { number, since } => self.expire(number, since, cx),

@@ -21,7 +21,7 @@ use super::own::OwnMsg;
 use super::session::Session;
 use crate::address;
 use crate::home::Home;
-use crate::message::{Delivery, UserMsg};
+use crate::message::{CameBack, Delivery, UserMsg};
 use crate::modules::carbons::{self, Direction};
 use crate::modules::hints::Keep;
 use crate::modules::stanza_ids;
@@ -227,6 +227,22 @@ impl User {
     ) {
         delivery.source.after = over.after.number();
         delivery.source.attempt = over.attempt;
+        self.send_over(to, delivery, cx);
+    }
+
+    /// A message did not reach its recipient's home, or waited here until there was one. It goes on
+    /// if no later attempt was made since, nor any answer came that ends it.
+    pub(super) fn came_back(&mut self, back: CameBack, cx: &mut Context<'_, UserMsg>) {
+        let CameBack { to, stanza } = back;
+        let dest = self.home.place.slots().peer(&to);
+        let attempt = (Place::new(stanza.source.seq), stanza.source.attempt);
+        let Some(log) = &self.log else { return };
+        if log.outbox.is_latest(dest, attempt) {
+            self.send_over(&to, stanza.into(), cx);
+        }
+    }
+
+    fn send_over(&mut self, to: &Name, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
         let refused = self.home.pass_on(cx, to, delivery, true);
         if let Some(delivery) = refused {
             let by = self.home.place.slots().peer(to);

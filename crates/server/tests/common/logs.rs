@@ -125,6 +125,11 @@ impl LogJournal {
         epoch
     }
 
+    /// The epoch in which this node has a range.
+    pub(crate) fn epoch(&self, range: RangeId) -> u32 {
+        self.held(range).1.load(Ordering::SeqCst)
+    }
+
     /// This node appends to the range no more.
     pub(crate) fn give_up(&self, range: RangeId) {
         self.held(range).1.store(0, Ordering::SeqCst);

@@ -58,6 +58,10 @@ pub(crate) struct Way {
     does_wait: AtomicBool,
     /// For nobody's home.
     kept: Mutex<Vec<Vec<u8>>>,
+    /// So many of those wait, and of those that were not taken.
+    pub(crate) kept_packets: AtomicUsize,
+    /// They wait although there may be a home for them.
+    is_withheld: AtomicBool,
     door: OnceLock<Door>,
     /// Of the node that sends.
     origin: OnceLock<Door>,
@@ -159,6 +163,11 @@ impl Way {
         self.does_wait.store(true, Ordering::Relaxed);
     }
 
+    /// What waits for a home is not sent on for now.
+    pub(crate) fn withhold(&self, is_withheld: bool) {
+        self.is_withheld.store(is_withheld, Ordering::Relaxed);
+    }
+
     pub(crate) fn mend(&self) {
         self.is_cut.store(false, Ordering::Relaxed);
     }
@@ -169,11 +178,12 @@ impl Way {
         let clock = SystemClock::new();
         while !self.is_over.load(Ordering::Relaxed) {
             returned.append(&mut self.kept.lock().unwrap());
-            if !returned.is_empty() {
+            if !returned.is_empty() && !self.is_withheld.load(Ordering::Relaxed) {
                 let origin = self.origin.get().unwrap();
                 let now = Some(clock.now());
                 returned.retain(|packet| !origin.take_back(packet, now));
             }
+            self.kept_packets.store(returned.len(), Ordering::Relaxed);
             let packet = match self.is_held.load(Ordering::Relaxed) {
                 true => None,
                 false => self.queue.lock().unwrap().pop_front(),

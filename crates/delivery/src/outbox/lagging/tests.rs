@@ -53,16 +53,14 @@ fn each_relation_is_looked_at() {
 #[test]
 fn an_answer_is_to_the_latest_attempt() {
     let mut own = handed();
-    let is_it = |own: &Lagging, number, attempt, is_final| {
-        own.is_in_flight(place(number), Attempt::new(attempt), is_final)
-    };
-    assert!(is_it(&own, 2, 2, false) && is_it(&own, 3, 3, true));
-    assert!(!is_it(&own, 2, 3, true) && !is_it(&own, 4, 4, true));
+    let is_it =
+        |own: &Lagging, number, attempt| own.is_in_flight(place(number), Attempt::new(attempt));
+    assert!(is_it(&own, 2, 2) && is_it(&own, 3, 3));
+    assert!(!is_it(&own, 2, 3) && !is_it(&own, 4, 4));
     assert!(own.take(place(2)));
-    assert!(!is_it(&own, 2, 2, true), "it is taken");
+    assert!(!is_it(&own, 2, 2), "it is taken");
     own.retry(Refusal::Silent, &OutboxLimits::default(), Moment::ZERO);
-    assert!(!is_it(&own, 3, 3, false), "that led to the pause");
-    assert!(is_it(&own, 3, 3, true));
+    assert!(is_it(&own, 3, 3), "there is no later one");
     assert_eq!(own.doubt_through, place(3));
 }
 

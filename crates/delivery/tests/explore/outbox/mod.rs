@@ -124,6 +124,40 @@ worlds! {
         ..Budget::default()
     }), ["an entry came back refused", "an answer came too late"];
 
+    copies_that_wait_on_their_way: World::new(limits(1, 2), Budget {
+        messages: 1,
+        finals: 1,
+        refusals: 1,
+        silences: 2,
+        waits: 2,
+        ..Budget::default()
+    }), [
+            "an entry came back refused",
+            "a copy that had waited went on",
+            "a copy of an earlier attempt was dropped",
+        ];
+
+    copies_that_wait_while_others_go_on: World::new(limits(2, 2), Budget {
+        messages: 2,
+        finals: 1,
+        silences: 2,
+        waits: 1,
+        ..Budget::default()
+    }), [
+            "an entry was refused because the one in front was missing",
+            "a copy that had waited went on",
+            "a copy of an earlier attempt was dropped",
+        ];
+
+    copies_that_outlive_their_sender: World::new(limits(1, 2), Budget {
+        messages: 1,
+        finals: 1,
+        kills: 1,
+        waits: 1,
+        ages: true,
+        ..Budget::default()
+    }), ["an entry came back refused", "a copy of an earlier attempt was dropped"];
+
     crashes_while_an_entry_comes_back: World::new(limits(1, 2), Budget {
         messages: 2,
         finals: 1,

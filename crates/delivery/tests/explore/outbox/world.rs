@@ -36,6 +36,8 @@ pub(crate) struct Budget {
     pub(crate) doubtful_commits: u8,
     pub(crate) failed_reads: u8,
     pub(crate) drops: u8,
+    /// Copies that wait on their way, as for want of a home.
+    pub(crate) waits: u8,
     pub(crate) ages: bool,
 }
 
@@ -84,6 +86,8 @@ pub(crate) struct Recipient {
     taking: VecDeque<Place>,
     marks: Marks<u8>,
     mailbox: VecDeque<Parcel>,
+    /// What waits on its way, and outlives every crash.
+    kept: VecDeque<Parcel>,
     answers: VecDeque<Answer>,
 }
 
@@ -102,6 +106,8 @@ seen! {
     expired: "an entry came back expired, not delivered",
     expired_in_doubt: "an entry came back, and may have been delivered",
     dropped: "an entry came back dropped",
+    went_on: "a copy that had waited went on",
+    stale: "a copy of an earlier attempt was dropped",
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -138,6 +144,8 @@ pub(crate) enum Step {
     FailTake(Dest),
     Answer(Dest),
     LoseAnswer(Dest),
+    Wait(Dest),
+    GoOn(Dest),
 }
 
 impl World {
@@ -151,8 +159,10 @@ impl World {
     }
 
     fn is_idle(state: &State) -> bool {
-        let at_rest =
-            |to: &Recipient| to.mailbox.is_empty() && to.answers.is_empty() && to.taking.is_empty();
+        let at_rest = |to: &Recipient| {
+            let is_empty = to.mailbox.is_empty() && to.kept.is_empty() && to.answers.is_empty();
+            is_empty && to.taking.is_empty()
+        };
         state.effects.is_empty() && state.appends.is_empty() && state.recipients.iter().all(at_rest)
     }
 }
@@ -164,6 +174,7 @@ impl State {
             taking: VecDeque::new(),
             marks: Marks::new([], 4, false),
             mailbox: VecDeque::new(),
+            kept: VecDeque::new(),
             answers: VecDeque::new(),
         };
         State {
@@ -391,6 +402,21 @@ impl State {
         to.marks = Marks::new(last, 4, false);
     }
 
+    /// The sender decides what becomes of a copy that has waited.
+    fn go_on(&mut self, dest: Dest) -> Option<()> {
+        let to = &mut self.recipients[usize::from(dest)];
+        let parcel = to.kept.pop_front()?;
+        let Parcel { place, over } = parcel;
+        match self.outbox.is_latest(dest, (place, over.attempt)) {
+            true => {
+                self.seen.went_on = true;
+                to.mailbox.push_back(parcel);
+            }
+            false => self.seen.stale = true,
+        }
+        Some(())
+    }
+
     fn answer(&mut self, dest: Dest) {
         let to = &mut self.recipients[usize::from(dest)];
         match to.answers.pop_front() {
@@ -472,6 +498,12 @@ impl Model for World {
                 if can(left.crashes) {
                     steps.push(Step::CrashOn(dest));
                 }
+                if can(left.waits) {
+                    steps.push(Step::Wait(dest));
+                }
+            }
+            if !to.kept.is_empty() {
+                steps.push(Step::GoOn(dest));
             }
             if !to.taking.is_empty() {
                 steps.push(Step::Take(dest));
@@ -577,6 +609,13 @@ impl Model for World {
                 state.left.lost_answers -= 1;
                 state.recipients[usize::from(dest)].answers.pop_front();
             }
+            Step::Wait(dest) => {
+                state.left.waits -= 1;
+                let to = &mut state.recipients[usize::from(dest)];
+                let parcel = to.mailbox.pop_front()?;
+                to.kept.push_back(parcel);
+            }
+            Step::GoOn(dest) => state.go_on(dest)?,
         }
         state.poll();
         state.note(last);
