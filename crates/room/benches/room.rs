@@ -45,6 +45,7 @@ fn copies(effects: &[Effect]) -> usize {
         Effect::Append(_)
         | Effect::Keep(_)
         | Effect::Here { .. }
+        | Effect::Ask
         | Effect::Refuse { .. }
         | Effect::Members(_)
         | Effect::Ended => 0,

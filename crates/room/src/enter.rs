@@ -82,6 +82,9 @@ impl Room {
         if addr::split(from).resource.is_none() {
             return self.refuse(frame, Condition::BadRequest);
         }
+        if self.is_of_an_earlier_session(from) {
+            return self.refuse_earlier(frame, from);
+        }
         let Some(wanted) = nick else {
             return self.refuse(frame, Condition::JidMalformed);
         };
@@ -620,6 +623,14 @@ impl Room {
         let Some(key) = self.occupants.by_address(from) else {
             return;
         };
+        if self.is_of_an_earlier_session(from) {
+            return; // That one is not there, and the later one stays.
+        }
+        if self.managed.number().is_none() && self.managed_number(from).is_some() {
+            // It does not say which session leaves: one that was not managed, or one of a home that
+            // does not name them yet.
+            return self.doubt(from);
+        }
         let presence = Some(stripped(frame));
         let fits = |p: &Frame| p.as_bytes().len() <= self.options.limits.presence_bytes_max;
         let presence = presence.filter(fits);

@@ -18,6 +18,7 @@ use stdx::Timestamp;
 use xml::Frame;
 use xml::build::Writer;
 use xmpp::addr;
+use xmpp::error::{Condition, StanzaError};
 
 use crate::affiliation::{Affiliation, Role};
 use crate::broadcast::{NS_USER, Tell};
@@ -87,7 +88,8 @@ pub(crate) struct Traces {
     by_nick: BTreeMap<String, Trace>,
     /// Those of them who are gone, in the order in which they left.
     gone: VecDeque<(i64, String)>,
-    /// Managed sessions of an earlier life whose homes have not said that they are there.
+    /// Managed sessions whose homes have not said that they are there: those of an earlier life,
+    /// and those that are in doubt.
     unconfirmed: BTreeSet<Arc<str>>,
     /// Since when there is no managed session, in milliseconds since 1970.
     unmanaged_since: Option<i64>,
@@ -406,12 +408,19 @@ impl Room {
         });
     }
 
-    /// Managed sessions of an earlier life, with their numbers, whose homes are to be asked whether
-    /// they are there: by [`crate::Event::Confirmed`] or [`crate::Event::Gone`] they say so.
-    pub fn unconfirmed(&self) -> Vec<(Arc<str>, u32)> {
-        let all = self.traces.unconfirmed.iter();
-        all.filter_map(|address| Some((Arc::clone(address), self.managed_number(address)?)))
-            .collect()
+    /// Managed sessions of an earlier life, and others of which it is not certain that they are
+    /// there, with their numbers. Their homes are to be asked: by [`crate::Event::Confirmed`] or
+    /// [`crate::Event::Gone`] they say so.
+    pub fn unconfirmed(&mut self) -> Vec<(Arc<str>, u32)> {
+        let all = std::mem::take(&mut self.traces.unconfirmed).into_iter();
+        let there = all.filter_map(|address| {
+            let number = self.managed_number(&address)?;
+            Some((address, number))
+        });
+        let there: Vec<(Arc<str>, u32)> = there.collect();
+        let addresses = there.iter().map(|(address, _)| Arc::clone(address));
+        self.traces.unconfirmed = addresses.collect();
+        there
     }
 
     /// Where the home of a session says that it is there, or something comes from it.
@@ -419,7 +428,8 @@ impl Room {
         self.traces.unconfirmed.remove(address);
     }
 
-    /// Whether nothing has come from a managed session of an earlier life yet, nor from its home.
+    /// Whether the home of a managed session is being asked whether it is there, and nothing has
+    /// come from that session since.
     pub fn is_unconfirmed(&self, address: &str) -> bool {
         self.traces.unconfirmed.contains(address)
     }
@@ -428,6 +438,36 @@ impl Room {
     /// but that may be older than what has come from it.
     pub fn unconfirm(&mut self, address: &Arc<str>) {
         self.traces.unconfirmed.insert(Arc::clone(address));
+    }
+
+    // === sessions that have the same address, one after the other ===
+
+    /// Whether the stanza that is handled is of an earlier session than the occupant: what waited
+    /// for a home of the room may come behind what the next session of its address says. Numbers of
+    /// an account's sessions grow.
+    pub(crate) fn is_of_an_earlier_session(&self, from: &str) -> bool {
+        let there = self.managed_number(from);
+        self.managed.number().is_some_and(|own| Some(own) < there)
+    }
+
+    /// Presence of an earlier session does not let that in, and changes nothing of the later one.
+    /// It alone hears so. An account that was removed and made anew counts from the beginning: of
+    /// the occupant its home says then that it is not there, and who tries again is let in.
+    pub(crate) fn refuse_earlier(&mut self, frame: &Frame, from: &str) {
+        let error = StanzaError::new(Condition::ResourceConstraint)
+            .with_text("Another session of this address is in the room; try again.");
+        let reply = xmpp::error::reply(frame, &error).zip(self.managed.number());
+        let tell = reply.map(|(frame, number)| Effect::Tell { frame, number });
+        self.effects.extend(tell);
+        self.doubt(from);
+    }
+
+    /// Something says that the managed session of an address is not there, and may be about another
+    /// one: its home is asked, unless it is being asked.
+    pub(crate) fn doubt(&mut self, from: &str) {
+        if self.traces.unconfirmed.insert(from.into()) {
+            self.effects.push(Effect::Ask);
+        }
     }
 
     fn session_at(&self, full: &str) -> Option<&Session> {
@@ -469,7 +509,6 @@ impl Room {
     /// A session whose client missed presence is told of everybody: of those who are gone, of those
     /// who are there, and of itself. One that is not there is told so.
     pub(crate) fn back(&mut self, address: &Arc<str>, (number, nick): (u32, &str), now: Timestamp) {
-        self.confirmed(address);
         let key = self.occupants.by_address(address);
         if let Some(key) = key.filter(|_| self.is_there_uncounted(address)) {
             let managed = Managed::of(Some(number));
@@ -484,6 +523,7 @@ impl Room {
             // It alone: the next session of its name may have entered.
             return self.tell_absent((address, Some(number)), nick);
         };
+        self.confirmed(address);
         self.send_gone(address);
         self.send_list(key, address);
         let Some(occupant) = self.occupants.get(key) else {

@@ -94,6 +94,10 @@ impl Room {
             }
         }
         if GONE.contains(&condition) {
+            // It names no session: it may be about an earlier one of that address.
+            if self.managed_number(from).is_some() {
+                return self.doubt(from);
+            }
             self.leave(
                 key,
                 from,

@@ -109,6 +109,8 @@ pub enum Effect {
         /// Where it is in the room's log, if it is there.
         placed: Option<Placed>,
     },
+    /// Ask the homes of the sessions of [`Room::unconfirmed`] whether these are there.
+    Ask,
     /// Deliver a stanza that has its `to`.
     Deliver(Frame),
     /// The same to a managed session of that number alone: not to a later one of its name, which

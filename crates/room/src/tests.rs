@@ -150,6 +150,8 @@ impl World {
                         self.deliver(&to, &reply);
                     }
                 }
+                // Tests ask [`Room::unconfirmed`] themselves.
+                Effect::Ask => {}
                 Effect::Members(new) => self.new_members.extend(new),
                 Effect::Ended => self.has_ended = true,
             }

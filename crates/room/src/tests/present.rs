@@ -23,6 +23,10 @@ fn back(world: &mut World, who: &str, number: u32, nick: &str) -> Vec<String> {
     world.read(who)
 }
 
+fn leave(world: &mut World, who: &str, number: u32) {
+    world.send_as(who, "", LEAVE, Some(number));
+}
+
 /// Nicks that are said to be there, and those that are said not to be.
 fn told(mail: &[String]) -> (Vec<String>, Vec<String>) {
     let nick = |one: &String| {
@@ -132,6 +136,102 @@ fn that_a_session_is_not_there_is_told_it_alone() {
     );
 }
 
+const JOIN: &str = "<presence><x xmlns='http://jabber.org/protocol/muc'/></presence>";
+const LEAVE: &str = "<presence type='unavailable'/>";
+
+/// What a room does with presence of the session of that number, if it has one, of an address.
+fn presence(
+    world: &mut World,
+    (who, nick): (&str, &str),
+    stanza: &str,
+    managed: Option<u32>,
+) -> Vec<Effect> {
+    let frame = Frame::parse(stanza).unwrap();
+    let frame = frame.edit().set_attr("from", who);
+    let event = Event::Stanza {
+        frame: frame.set_attr("to", &format!("{ROOM}/{nick}")).finish(),
+        may_create: true,
+        managed,
+        named: None,
+    };
+    world.room.handle(event, world.now).ok().unwrap()
+}
+
+/// What an earlier session of an address said comes behind the entry of the next one. It was taken
+/// for that one's word, which left with the earlier one.
+#[test]
+fn what_an_earlier_session_says_changes_nothing_of_the_later_one() {
+    let away = "<presence><show>away</show></presence>";
+    for (nick, stanza) in [("hag", JOIN), ("hag2", JOIN), ("hag", away), ("hag2", away)] {
+        let mut world = persistent();
+        world.join_managed(HAG, "hag", 8);
+        let kept = world.kept.clone();
+        let effects = presence(&mut world, (HAG, nick), stanza, Some(7));
+        let [Effect::Tell { frame, number: 7 }, Effect::Ask] = &effects[..] else {
+            panic!("{effects:?}");
+        };
+        assert_eq!(frame.attr_raw("type"), Some("error"));
+        assert_eq!(crate::told::is_refused(frame), stanza == JOIN);
+        assert_eq!(world.room.unconfirmed(), [(HAG.into(), 8)]);
+        // It is asked for once.
+        let again = presence(&mut world, (HAG, nick), stanza, Some(7));
+        assert!(matches!(&again[..], [Effect::Tell { .. }]), "{again:?}");
+        assert_eq!(world.room.managed_number(HAG), Some(8));
+        assert_eq!(world.kept, kept);
+    }
+    let mut world = persistent();
+    world.join_managed(HAG, "hag", 8);
+    let effects = presence(&mut world, (HAG, "hag"), LEAVE, Some(7));
+    assert!(effects.is_empty(), "{effects:?}");
+    assert!(world.room.has_session(HAG));
+}
+
+/// The numbers of an account that was removed and made anew begin anew.
+#[test]
+fn who_has_a_lower_number_enters_once_the_other_one_is_gone() {
+    let mut world = persistent();
+    world.join_managed(HAG, "hag", 8);
+    presence(&mut world, (HAG, "hag"), JOIN, Some(0));
+    assert_eq!(world.room.unconfirmed(), [(HAG.into(), 8)]);
+    assert!(world.event(Event::Gone {
+        address: HAG.into()
+    }));
+    world.join_managed(HAG, "hag", 0);
+    assert_eq!(world.room.managed_number(HAG), Some(0));
+    assert_eq!(world.room.unconfirmed(), []);
+}
+
+/// What names no session may be about an earlier one: the home of the one that is there knows.
+#[test]
+fn what_says_of_no_session_that_it_is_gone_is_asked_for() {
+    let error = "<presence type='error'><error type='cancel'>\
+                 <gone xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></presence>";
+    for stanza in [LEAVE, error] {
+        let mut world = persistent();
+        world.join_managed(HAG, "hag", 8);
+        let effects = presence(&mut world, (HAG, "hag"), stanza, None);
+        assert!(matches!(effects[..], [Effect::Ask]), "{effects:?}");
+        assert_eq!(world.room.unconfirmed(), [(HAG.into(), 8)]);
+        // It leaves all the same, and nobody asks any more.
+        presence(&mut world, (HAG, "hag"), LEAVE, Some(8));
+        assert!(!world.room.has_session(HAG));
+        assert_eq!(world.room.unconfirmed(), []);
+        assert!(!world.room.is_unconfirmed(HAG));
+    }
+}
+
+/// A word of the earlier session that it is back is none of the later one.
+#[test]
+fn an_earlier_session_that_is_back_confirms_nobody() {
+    let mut world = persistent();
+    world.join_managed(HAG, "hag", 8);
+    world.room.unconfirm(&HAG.into());
+    assert_eq!(back(&mut world, HAG, 7, "hag").len(), 1);
+    assert!(world.room.is_unconfirmed(HAG));
+    back(&mut world, HAG, 8, "hag");
+    assert!(!world.room.is_unconfirmed(HAG));
+}
+
 /// What comes from a session says that it is there, also if it had left meanwhile.
 #[test]
 fn whose_presence_has_come_is_confirmed() {
@@ -141,7 +241,7 @@ fn whose_presence_has_come_is_confirmed() {
         world.restart();
         assert!(world.room.is_unconfirmed(HAG));
         if leaves {
-            world.send_as(HAG, "hag", "<presence type='unavailable'/>", Some(7));
+            leave(&mut world, HAG, 7);
         }
         world.join_managed(HAG, "hag", 7);
         assert!(!world.room.is_unconfirmed(HAG), "{leaves}");
@@ -244,14 +344,14 @@ fn only_rooms_with_managed_sessions_keep_anything() {
         world.here[1..],
         [("b@example.org/1".to_owned(), 9, Some(told + 1))]
     );
-    world.send("a@example.org/1", "a", "<presence type='unavailable'/>");
+    leave(&mut world, "a@example.org/1", 1);
     assert_eq!(
         world.kept.len(),
         6,
         "that one is gone is kept for the other"
     );
     // Both of them are gone, and it is kept on for a minute.
-    world.send("b@example.org/1", "b", "<presence type='unavailable'/>");
+    leave(&mut world, "b@example.org/1", 9);
     assert_eq!(world.kept.len(), 6);
     pass(&mut world, 60_000);
     world.send(HAG, "", HI);
@@ -261,7 +361,7 @@ fn only_rooms_with_managed_sessions_keep_anything() {
     // A room that is temporary from then on is kept until the last of them has left.
     world.configure(CRONE, &[("persistentroom", "0")]).unwrap();
     assert_eq!((&*world.here, world.is_durable()), (&[][..], true));
-    world.send("b@example.org/1", "b", "<presence type='unavailable'/>");
+    leave(&mut world, "b@example.org/1", 9);
     assert!(!world.is_durable());
     world.join_managed("b@example.org/1", "b", 9);
     assert!(world.is_durable());
@@ -284,7 +384,7 @@ fn a_managed_session_that_comes_and_goes_costs_what_the_room_has_once() {
     world.keeps = 0;
     for _ in 0..50 {
         world.join_managed("a@example.org/1", "a", 1);
-        world.send("a@example.org/1", "a", "<presence type='unavailable'/>");
+        leave(&mut world, "a@example.org/1", 1);
         pass(&mut world, 1_000);
         world.forget_mail();
     }
@@ -454,7 +554,7 @@ fn a_session_that_is_kept_under_two_nicks_is_there_once() {
     }
     world.restart();
     assert_eq!(world.room.sessions(), 2, "hers and the owner's");
-    world.send(HAG, "", "<presence type='unavailable'/>");
+    leave(&mut world, HAG, 7);
     assert_eq!(world.room.sessions(), 1);
 }
 

@@ -226,6 +226,7 @@ impl RoomActor {
                     let placed = placed.map_or((0, 0), |placed| (placed.place, placed.after));
                     self.life.leaving.copies(frame, to, placed, &self.life.home);
                 }
+                Effect::Ask => self.ask_homes(cx),
                 Effect::Deliver(frame) => self.life.leaving.push(Out::One(frame)),
                 Effect::Tell { frame, number } => {
                     self.life.leaving.push(Out::Session(frame, number));

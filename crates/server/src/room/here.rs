@@ -115,14 +115,14 @@ impl RoomActor {
         all.flat_map(Kept::parts).collect()
     }
 
-    /// Asks the homes of sessions of an earlier life whether they are there.
+    /// Asks the homes of sessions of an earlier life, and of those in doubt, whether these are
+    /// there.
     pub(super) fn ask_homes(&mut self, cx: &mut Context<'_, UserMsg>) {
-        let room = self
-            .room
-            .as_ref()
-            .filter(|_| self.life.phase == Phase::Ready);
-        let unconfirmed = room.map(room::Room::unconfirmed).unwrap_or_default();
-        let told = room.map_or(0, room::Room::told);
+        let is_ready = self.life.phase == Phase::Ready;
+        let Some(room) = self.room.as_mut().filter(|_| is_ready) else {
+            return;
+        };
+        let (unconfirmed, told) = (room.unconfirmed(), room.told());
         if unconfirmed.is_empty() {
             return;
         }
@@ -163,7 +163,7 @@ impl RoomActor {
     /// What the home of a session says.
     pub(super) fn home_says(&mut self, said: ToRoom, cx: &mut Context<'_, UserMsg>) {
         match said {
-            ToRoom::Alive(who) => self.session_says(Event::Confirmed { address: who.full }, cx),
+            ToRoom::Alive(who) => self.is_alive(who, cx),
             ToRoom::NotHere(who) => self.is_gone(who, cx),
             ToRoom::Back(who, nick) => self.is_back(who, nick, cx),
             ToRoom::Pull(pulled) => self.pull(pulled, cx),
@@ -187,13 +187,20 @@ impl RoomActor {
         }
     }
 
-    /// The home of a session says that it is there.
-    pub(super) fn session_says(&mut self, event: Event, cx: &mut Context<'_, UserMsg>) {
-        if self.life.phase != Phase::Ready {
-            return; // It is asked again.
+    /// The home of a session says that it is there. Of an earlier one than the occupant that says
+    /// nothing.
+    fn is_alive(&mut self, who: Sitting, cx: &mut Context<'_, UserMsg>) {
+        if self.life.phase != Phase::Ready || !self.is_occupant(&who) {
+            return; // It is asked again, if it is unconfirmed.
         }
         // Invariant: such an event is always taken.
-        let _ = self.happens(event, None, cx);
+        let _ = self.happens(Event::Confirmed { address: who.full }, None, cx);
+    }
+
+    /// Whether the session that a home means is the one that is in the room.
+    fn is_occupant(&self, who: &Sitting) -> bool {
+        let number = self.room.as_ref().and_then(|r| r.managed_number(&who.full));
+        number == Some(who.number)
     }
 
     /// The home of a session says that it is not there. In its turn. If presence of that session
@@ -201,8 +208,7 @@ impl RoomActor {
     /// have said to the session that it is out, of what it sent before. It was told since that it
     /// is there, and is not put out for that: its home is asked again, behind that word.
     pub(super) fn is_gone(&mut self, who: Sitting, cx: &mut Context<'_, UserMsg>) {
-        let number = self.room.as_ref().and_then(|r| r.managed_number(&who.full));
-        if self.life.phase != Phase::Ready || number != Some(who.number) {
+        if self.life.phase != Phase::Ready || !self.is_occupant(&who) {
             return;
         }
         if let Some(room) = self.room.as_mut().filter(|r| !r.is_unconfirmed(&who.full)) {

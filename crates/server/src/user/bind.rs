@@ -128,6 +128,7 @@ impl User {
         self.sessions[at].started = false;
         self.ends_as_member(at);
         let mut session = self.sessions.swap_remove(at);
+        let number = session.number_for_rooms();
         cx.stats().lower(Gauge::Sessions);
         if let Some(managed) = session.managed.take() {
             self.forget_managed(&managed, cx);
@@ -136,7 +137,7 @@ impl User {
         }
         if session.is_available() || session.directed.is_some() {
             let gone = session.presence.take().is_some();
-            self.announce_end(&session, gone, cx);
+            self.announce_end((&session, number), gone, cx);
         }
     }
 

@@ -334,7 +334,7 @@ impl User {
 
     pub(super) fn room_says(&mut self, said: OfRoom, cx: &mut Context<'_, UserMsg>) {
         match said {
-            OfRoom::Here { who, since, is_new } => self.is_here(&who, since, is_new),
+            OfRoom::Here { who, since, is_new } => self.is_here(who, (since, is_new), cx),
             OfRoom::More { who, place } => {
                 let at = self.sitting(&who);
                 if let Some(rooms) = at.and_then(|at| self.rooms_of(at)) {
@@ -358,16 +358,22 @@ impl User {
         }
     }
 
-    fn is_here(&mut self, who: &Sitting, since: Option<Seq>, is_new: bool) {
-        let Some(at) = self.sitting(who) else {
+    fn is_here(
+        &mut self,
+        who: Sitting,
+        (since, is_new): (Option<Seq>, bool),
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let at = self.sitting(&who);
+        let Some(since) = since else {
+            if let Some(at) = at {
+                self.stop_reading(at, &who.room);
+            }
             return;
         };
-        let Some(since) = since else {
-            return self.stop_reading(at, &who.room);
+        let Some(at) = at.filter(|at| self.sessions[*at].nick_in(&who.room).is_some()) else {
+            return self.is_not_in(who, cx);
         };
-        if self.sessions[at].nick_in(&who.room).is_none() {
-            return; // It has left meanwhile.
-        }
         self.is_not_out(at, &who.room);
         let had = self.had_plain(at, &who.room).map_or(0, |had| *had);
         if let Some(managed) = &mut self.sessions[at].managed {
@@ -381,7 +387,18 @@ impl User {
         self.log().rooms_due = true;
     }
 
-    /// A room that was read asks whether a session is there.
+    /// A room has let a session in that is gone, or has left meanwhile. What says so may have come
+    /// there in front of what let it in, which had waited for a home of the room.
+    fn is_not_in(&mut self, who: Sitting, cx: &mut Context<'_, UserMsg>) {
+        if self.phase == super::Phase::Unreadable {
+            return; // Nobody knows.
+        }
+        let room = who.room.clone();
+        let gone = Message::ToRoom(Box::new(ToRoom::NotHere(who)));
+        self.home.say(cx, &room, gone, false);
+    }
+
+    /// A room asks whether a session is there.
     fn answer_room(&mut self, who: Sitting, told: Seq, cx: &mut Context<'_, UserMsg>) {
         let at = self.sitting(&who);
         let is_there = at.is_some_and(|at| self.is_in(at, &who.room));

@@ -79,6 +79,7 @@ impl User {
         let session = &mut self.sessions[at];
         let was_available = session.presence.take().is_some();
         let directed = session.directed.take();
+        let number = session.number_for_rooms();
         session.caps = None;
         if !was_available && directed.is_none() {
             return;
@@ -89,40 +90,43 @@ impl User {
             self.is_not_out(at, address::bare(to));
         }
         self.save_session(at);
-        self.leave(&frame, was_available, directed, cx);
+        self.leave((&frame, number), was_available, directed, cx);
         if was_available {
             self.write_presence(conn, &frame, cx);
         }
     }
 
-    /// The same for a session whose connection ended; it is no longer one of the user's.
+    /// The same for a session whose connection ended, with its number for rooms; it is no longer
+    /// one of the user's.
     pub(super) fn announce_end(
         &mut self,
-        session: &Session,
+        (session, number): (&Session, Option<u32>),
         was_available: bool,
         cx: &mut Context<'_, UserMsg>,
     ) {
         let frame = unavailable_of(&session.full);
-        self.leave(&frame, was_available, session.directed.clone(), cx);
+        let directed = session.directed.clone();
+        self.leave((&frame, number), was_available, directed, cx);
     }
 
     /// Whoever was shown a session is told that it is not there any more: also if the append fails
-    /// that records so, for in memory it is gone.
+    /// that records so, for in memory it is gone. Rooms are told which session of that address it
+    /// was: they may hear of the next one first.
     fn leave(
         &mut self,
-        frame: &Frame,
+        (frame, number): (&Frame, Option<u32>),
         was_available: bool,
         directed: Option<Box<Vec<Box<str>>>>,
         cx: &mut Context<'_, UserMsg>,
     ) {
         self.turn().is_leaving = true;
-        self.tell_of_leaving(frame, was_available, directed, cx);
+        self.tell_of_leaving((frame, number), was_available, directed, cx);
         self.turn().is_leaving = false;
     }
 
     fn tell_of_leaving(
         &mut self,
-        frame: &Frame,
+        (frame, number): (&Frame, Option<u32>),
         was_available: bool,
         directed: Option<Box<Vec<Box<str>>>>,
         cx: &mut Context<'_, UserMsg>,
@@ -143,7 +147,7 @@ impl User {
             let seen = was_available && self.is_subscriber(address::bare(&to));
             // XEP-0191 section 3.3: to a blocked contact the user has left already.
             if !seen && !self.blocklist.covers(&to) {
-                self.send_presence(&to, frame.clone(), cx);
+                self.send_presence_of(&to, (frame.clone(), number), cx);
             }
         }
     }
@@ -319,13 +323,14 @@ impl User {
                 continue;
             }
             let frame = unavailable_of(&self.sessions[at].full);
+            let number = self.sessions[at].number_for_rooms();
             self.save_session(at);
             for to in parted {
                 self.stop_reading(at, &Name::from(address::bare(&to)));
                 self.is_not_out(at, address::bare(&to));
                 if !(self.sessions[at].is_available() && self.is_subscriber(address::bare(&to))) {
                     self.turn().is_leaving = true;
-                    self.send_presence(&to, frame.clone(), cx);
+                    self.send_presence_of(&to, (frame.clone(), number), cx);
                     self.turn().is_leaving = false;
                 }
             }
@@ -421,8 +426,19 @@ impl User {
 
     /// Sends presence to an entity that may be anything: this user, another, or a remote one.
     pub(super) fn send_presence(&mut self, to: &str, frame: Frame, cx: &mut Context<'_, UserMsg>) {
+        self.send_presence_of(to, (frame, None), cx);
+    }
+
+    /// The same of a session that rooms know by a number.
+    fn send_presence_of(
+        &mut self,
+        to: &str,
+        (frame, number): (Frame, Option<u32>),
+        cx: &mut Context<'_, UserMsg>,
+    ) {
         let (bare, resource) = address::split(to);
-        let delivery = Delivery::new(resource.map(Into::into), frame);
+        let mut delivery = Delivery::new(resource.map(Into::into), frame);
+        delivery.managed = number.filter(|_| self.home.hosts_rooms(address::domain(bare)));
         match self.destination(bare) {
             Destination::Own => self.deliver(delivery, cx),
             Destination::Local => self.forward(bare, delivery, false, cx),
