@@ -160,6 +160,12 @@ impl Shard {
         self.core.run.len()
     }
 
+    /// Whether everything that was sent from here to other shards is in their inboxes: what is sent
+    /// from elsewhere after that comes behind it.
+    pub fn is_handed_over(&self) -> bool {
+        self.core.dirty.is_empty()
+    }
+
     /// Counts what the driver spent its time on.
     pub fn note_time(&mut self, stage: Stage, time: Duration) {
         self.core.note_time(stage, time);

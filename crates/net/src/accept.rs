@@ -26,7 +26,7 @@ use crate::listen::Listener;
 use crate::output::begin_tls;
 use crate::port::{Parcel, PortMsg};
 use crate::proxy::{self, HEADER_MAX, Header};
-use crate::service::{Closed, Peer, Service};
+use crate::service::{Closed, ConnRef, Peer, Service};
 use crate::turns::Turns;
 
 /// The listening side of one shard.
@@ -362,7 +362,7 @@ impl<S: Service> Driver<S> {
             Some(address) => self.enter(address),
         };
         let Some(key) = key else {
-            return self.not_opened(new.conn);
+            return self.not_opened(new.conn, Closed::Overflow);
         };
         let mut flags = Flags::default();
         if new.socket.is_none() {
@@ -381,7 +381,7 @@ impl<S: Service> Driver<S> {
             if !new.is_half {
                 self.shared.addresses.leave(key);
             }
-            return self.not_opened(new.conn);
+            return self.not_opened(new.conn, Closed::Overflow);
         };
         if let Some(slot) = self.conns.get_mut(id.index as usize) {
             *slot = Some(new.conn);
@@ -390,14 +390,13 @@ impl<S: Service> Driver<S> {
     }
 
     /// The state is told under a name that is gone.
-    fn not_opened(&mut self, conn: S::Conn) {
+    fn not_opened(&mut self, conn: S::Conn, why: Closed) {
         let shard = self.core.borrow().shard;
-        let id = crate::service::ConnRef {
+        let id = ConnRef {
             shard,
             id: Key::DEAD,
         };
-        self.service
-            .closed(&mut self.shard, id, conn, Closed::Overflow);
+        self.service.closed(&mut self.shard, id, conn, why);
     }
 
     /// Introduces a connection to the service; TLS begins first where it is not asked for.
@@ -472,56 +471,30 @@ impl<S: Service> Driver<S> {
 // === Between shards =============================================================================
 
 impl<S: Service> Driver<S> {
-    /// Packs up the connections that leave, behind whatever goes to their new shard.
-    pub(crate) fn send_away(&mut self) {
-        for (id, shard) in mem::take(&mut self.leaving) {
-            let core = &mut *self.core.borrow_mut();
-            let Some(link) = core.links.get_mut(id) else {
-                continue;
-            };
-            let stays = link.flags.has(Flags::MUTE) || link.socket.is_none();
-            if stays || shard.index() >= self.ports.count() {
-                // It ends here, has nothing to move, or there is no such shard.
-                link.flags.clear(Flags::LEAVING);
-                core.enqueue(id);
-                continue;
-            }
-            if self.ports.of(shard).is_none() {
-                // That shard is still being built: the next turn tries again.
-                self.leaving.push((id, shard));
-                continue;
-            }
-            let conn = self.conns.get_mut(id.index as usize);
-            let Some(conn) = conn.and_then(Option::take) else {
-                continue;
-            };
-            let Some(link) = core.links.remove(id) else {
-                continue;
-            };
-            let Some(mut socket) = link.socket else {
-                continue;
-            };
-            self.timers.cancel(link.timer);
-            // A failure means that the kernel has forgotten the socket already.
-            let _ = self.poll.registry().deregister(&mut socket);
-            let mut flags = link.flags;
-            let here_only = Flags::QUEUED | Flags::DIRTY | Flags::LEAVING | Flags::BLOCKED;
-            flags.clear(here_only | Flags::STALLED | Flags::READABLE | Flags::WATCHED);
-            let parcel = Parcel {
-                socket: socket.into(),
-                flags,
-                in_flight: link.in_flight,
-                listener: link.listener,
-                address: link.address,
-                busy: link.busy,
-                tls: link.tls,
-                deadline: link.deadline,
-                bucket: link.bucket,
-                conn,
-            };
-            core.stats.count(Counter::NetHandedOver);
-            self.passage.borrow_mut().leaves(shard, Box::new(parcel));
-        }
+    /// Takes a connection of this shard apart; its socket is polled no more.
+    pub(crate) fn pack(&mut self, id: Key, name: Option<ConnRef>) -> Option<Box<Parcel<S::Conn>>> {
+        let conn = self.conns.get_mut(id.index as usize)?.take()?;
+        let link = self.core.borrow_mut().links.remove(id)?;
+        let mut socket = link.socket?;
+        self.timers.cancel(link.timer);
+        // A failure means that the kernel has forgotten the socket already.
+        let _ = self.poll.registry().deregister(&mut socket);
+        let mut flags = link.flags;
+        let here_only = Flags::QUEUED | Flags::DIRTY | Flags::LEAVING | Flags::BLOCKED;
+        flags.clear(here_only | Flags::READABLE | Flags::WATCHED);
+        Some(Box::new(Parcel {
+            socket: socket.into(),
+            flags,
+            in_flight: link.in_flight,
+            listener: link.listener,
+            address: link.address,
+            busy: link.busy,
+            tls: link.tls,
+            deadline: link.deadline,
+            bucket: link.bucket,
+            name,
+            conn,
+        }))
     }
 
     /// Takes in connections from other shards. Returns whether there were any.
@@ -529,12 +502,12 @@ impl<S: Service> Driver<S> {
         let arrivals = self.passage.borrow_mut().take_arrivals();
         let any = !arrivals.is_empty();
         for parcel in arrivals {
-            self.adopt(*parcel);
+            self.arrive(parcel);
         }
         any
     }
 
-    fn adopt(&mut self, parcel: Parcel<S::Conn>) {
+    pub(crate) fn adopt(&mut self, parcel: Parcel<S::Conn>) {
         let mut flags = parcel.flags;
         let kept = parcel
             .busy
@@ -560,20 +533,24 @@ impl<S: Service> Driver<S> {
             // Without a poll there is no connection; the state is told under a name that is gone.
             self.shared.connections.fetch_sub(1, Ordering::Relaxed);
             self.shared.addresses.leave(parcel.address);
-            let shard = self.core.borrow().shard;
-            let id = crate::service::ConnRef {
-                shard,
-                id: Key::DEAD,
-            };
-            return self
-                .service
-                .closed(&mut self.shard, id, parcel.conn, Closed::Broken);
+            if let Some(name) = parcel.name {
+                self.core.borrow_mut().let_go(name);
+            }
+            return self.not_opened(parcel.conn, Closed::Broken);
         };
         if let Some(slot) = self.conns.get_mut(id.index as usize) {
             *slot = Some(parcel.conn);
         }
+        if let Some(draining) = &mut self.draining {
+            draining.left.push_back(id);
+        }
         arm(&mut self.core.borrow_mut(), &mut self.timers, id);
-        self.call(id, |service, cx, conn| service.adopted(cx, conn));
+        match parcel.name {
+            Some(name) => self.core.borrow_mut().settles(id, name),
+            None => {
+                self.call(id, |service, cx, conn| service.adopted(cx, conn));
+            }
+        }
         let core = &mut *self.core.borrow_mut();
         core.mark_dirty(id);
         // The bytes kept are received in the next turn; the kernel reports the socket's afresh.
@@ -601,18 +578,7 @@ impl<S: Service> Driver<S> {
             return false;
         };
         let mut sent = false;
-        if remote.has_batch() {
-            let message = PortMsg::Batch(remote.take_batch());
-            if let Err(error) = actor::Mail::send(&mut self.shard, port, message) {
-                // It keeps its place: nothing was added behind it meanwhile.
-                if let PortMsg::Batch(batch) = error.into_inner() {
-                    remote.put_back(batch);
-                }
-                return sent;
-            }
-            remote.taken();
-            sent = true;
-        }
+        // What was said to them is behind them.
         let mut parcels = self.passage.borrow_mut().take_leaving(index).into_iter();
         while let Some(parcel) = parcels.next() {
             if let Err(error) = actor::Mail::send(&mut self.shard, port, PortMsg::Adopt(parcel)) {
@@ -624,6 +590,18 @@ impl<S: Service> Driver<S> {
                 parcels.for_each(|parcel| passage.leaves(shard, parcel));
                 return sent;
             }
+            sent = true;
+        }
+        if remote.has_batch() {
+            let message = PortMsg::Batch(remote.take_batch());
+            if let Err(error) = actor::Mail::send(&mut self.shard, port, message) {
+                // It keeps its place: nothing was added behind it meanwhile.
+                if let PortMsg::Batch(batch) = error.into_inner() {
+                    remote.put_back(batch);
+                }
+                return sent;
+            }
+            remote.taken();
             sent = true;
         }
         sent

@@ -15,7 +15,8 @@ use crate::address::AddressKey;
 use crate::bucket::Rate;
 use crate::limits::{self, POOL_MAX, POOLED_BYTES_MAX};
 use crate::link::{Busy, Flags, Link};
-use crate::port::{Operation, Remote};
+use crate::port::{Batch, Operation, Remote};
+use crate::roaming::Roaming;
 use crate::unread::Unread;
 
 /// See the module. `C` is what protocol states are told.
@@ -32,6 +33,8 @@ pub(crate) struct Core<C> {
     pub(crate) written: Vec<Key>,
     /// One per shard, for connections there.
     pub(crate) remotes: Vec<Remote<C>>,
+    /// Connections that are not where their name says.
+    pub(crate) roaming: Roaming<C>,
     /// Stanzas that a connection may have under way in this turn.
     pub(crate) window: u16,
     backlog_max: usize,
@@ -74,6 +77,7 @@ impl<C> Core<C> {
             controls: VecDeque::new(),
             written: Vec::new(),
             remotes: (0..shards).map(|_| Remote::new(limits)).collect(),
+            roaming: Roaming::default(),
             window: limits.window_max,
             backlog_max: limits.backlog_max,
             kept,
@@ -164,8 +168,11 @@ impl<C> Core<C> {
         id: Key,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), IoError> {
-        let link = self.links.get_mut(id).ok_or(IoError::Gone)?;
-        if link.flags.has(Flags::MUTE | Flags::LEAVING) {
+        let Some(link) = self.links.get_mut(id) else {
+            return self.write_elsewhere(self.own(id), write);
+        };
+        // What is written to one that leaves goes along with it.
+        if link.flags.has(Flags::MUTE) {
             return Err(IoError::Gone);
         }
         // An eighth more can only be exceeded within one turn, before the flush that decides.
@@ -195,6 +202,7 @@ impl<C> Core<C> {
     pub(crate) fn is_settled(&self) -> bool {
         self.controls.is_empty()
             && self.written.is_empty()
+            && self.roaming.called_back.is_empty()
             && !self.remotes.iter().any(Remote::has_batch)
     }
 
@@ -238,7 +246,9 @@ impl<C> Core<C> {
     /// Gives back room in the window of a local connection.
     pub(crate) fn credit(&mut self, id: Key, stanzas: u16) -> Result<(), IoError> {
         let window = self.window;
-        let link = self.links.get_mut(id).ok_or(IoError::Gone)?;
+        let Some(link) = self.links.get_mut(id) else {
+            return self.pass_on(self.own(id), Operation::Credit(stanzas));
+        };
         link.in_flight = link.in_flight.saturating_sub(stanzas);
         if link.in_flight < window {
             self.resume(id, Flags::PAUSED_WINDOW);
@@ -249,12 +259,12 @@ impl<C> Core<C> {
     /// Queues a message for the protocol state of a local connection.
     pub(crate) fn control(&mut self, id: Key, msg: C) -> Result<(), IoError> {
         if !self.links.contains(id) {
-            return Err(IoError::Gone);
+            return self.pass_on(self.own(id), Operation::Control(msg));
         }
         self.push_control(id, msg)
     }
 
-    fn push_control(&mut self, id: Key, msg: C) -> Result<(), IoError> {
+    pub(crate) fn push_control(&mut self, id: Key, msg: C) -> Result<(), IoError> {
         if self.controls.len() >= self.controls_max {
             self.stats.count(Counter::NetControlsFull);
             self.cut(id);
@@ -275,27 +285,48 @@ impl<C> Core<C> {
 
     /// Closes a local connection after its output is written.
     pub(crate) fn close(&mut self, id: Key) -> Result<(), IoError> {
-        let link = self.links.get_mut(id).ok_or(IoError::Gone)?;
+        let Some(link) = self.links.get_mut(id) else {
+            return self.pass_on(self.own(id), Operation::Close);
+        };
         link.flags.set(Flags::CLOSING);
         self.mark_dirty(id);
         Ok(())
     }
 
-    /// Applies what another shard or thread wants of a connection here.
+    /// Applies what another shard or thread wants of connections here.
+    pub(crate) fn apply_all(&mut self, batch: Batch<C>) {
+        let mut bytes = &batch.bytes[..];
+        for (conn, operation) in batch.operations {
+            let length = match operation {
+                Operation::Out(length) => (length as usize).min(bytes.len()),
+                _ => 0,
+            };
+            let (part, rest) = bytes.split_at(length);
+            bytes = rest;
+            match self.local(conn) {
+                Some(id) => self.apply(id, operation, part),
+                None => self.apply_elsewhere(conn, operation, part),
+            }
+        }
+    }
+
     pub(crate) fn apply(&mut self, id: Key, operation: Operation<C>, bytes: &[u8]) {
         // The other side learns of a lost connection by `Service::closed`, not here.
         let _ = match operation {
             Operation::Out(_) => self.write(id, |out| out.extend_from_slice(bytes)),
             Operation::Credit(stanzas) => self.credit(id, stanzas),
-            Operation::Control(msg) => {
-                // One that is gone by now is the service's to notice.
-                self.push_control(id, msg)
-            }
+            Operation::Control(msg) => self.push_control(id, msg),
             Operation::Close => self.close(id),
             Operation::Cut => {
                 self.cut(id);
                 Ok(())
             }
+            Operation::CallBack => {
+                self.roaming.called_back.push(id);
+                Ok(())
+            }
+            // Said of connections that are elsewhere.
+            Operation::Leaves(_) | Operation::Forget => Ok(()),
         };
     }
 }

@@ -33,6 +33,7 @@ pub(crate) struct Wishes {
     pub(crate) close: bool,
     pub(crate) abort: bool,
     pub(crate) hand_over: Option<ShardId>,
+    pub(crate) move_to: Option<ShardId>,
     pub(crate) deadline: Option<Option<Moment>>,
     pub(crate) paused: Option<bool>,
     pub(crate) encode: bool,
@@ -150,11 +151,28 @@ impl Cx<'_> {
         self.wishes.paused = Some(paused);
     }
 
-    /// Moves the connection to another shard, or does nothing if it is there.
+    /// Hands the connection over to another shard, where it gets a name of its own
+    /// ([`Service::adopted`](crate::Service::adopted)); nothing if its name is of that shard. What
+    /// is said under the old name once it has gone finds nobody.
     pub fn hand_over(&mut self, shard: ShardId) {
         if shard != self.id.shard {
             self.wishes.hand_over = Some(shard);
         }
+    }
+
+    /// Moves the connection to another shard under the name that it has, so that whoever has that
+    /// name notices nothing; the service is not told. What is said to it goes by the shard of its
+    /// name, which costs a message between shards each time. Nothing if it is there, and for
+    /// connections without a socket.
+    pub fn move_to(&mut self, shard: ShardId) {
+        if shard != self.shard() {
+            self.wishes.move_to = Some(shard);
+        }
+    }
+
+    /// Where the connection is: the shard that its name says, unless it has moved.
+    pub fn shard(&self) -> ShardId {
+        self.shard.id()
     }
 
     /// One more stanza is under way to its actor; reading stops at the window until
@@ -179,6 +197,7 @@ impl Cx<'_> {
     /// Whether the service wants nothing more from this connection here.
     pub fn is_ending(&self) -> bool {
         let wishes = &self.wishes;
-        wishes.close || wishes.abort || wishes.start_tls || wishes.hand_over.is_some()
+        let leaves = wishes.hand_over.is_some() || wishes.move_to.is_some();
+        wishes.close || wishes.abort || wishes.start_tls || leaves
     }
 }

@@ -32,7 +32,7 @@ use crate::output::begin_tls;
 use crate::passage::{Opener, Passage};
 use crate::port::{Port, PortMsg, Remote};
 use crate::record::SEALED_MAX;
-use crate::service::{Closed, ConnRef, Service};
+use crate::service::{Closed, Service};
 use crate::shed::Shedding;
 
 const WAKE: Token = Token(usize::MAX);
@@ -60,8 +60,10 @@ pub struct Driver<S: Service> {
     pub(crate) acceptor: Acceptor,
     pub(crate) settings: Settings,
     pub(crate) timers: TimerWheel<Key>,
-    /// Connections that want to go to another shard.
+    /// Connections that are handed over to another shard.
     pub(crate) leaving: Vec<(Key, ShardId)>,
+    /// Those that move to one and keep their name.
+    pub(crate) moving: Vec<(Key, ShardId)>,
     /// TLS handshake steps that this turn may still do.
     pub(crate) handshakes_left: usize,
     pub(crate) now: Moment,
@@ -75,7 +77,7 @@ pub struct Driver<S: Service> {
     /// Output of the handler that runs; empty in between.
     spare: Vec<u8>,
     due: Vec<Key>,
-    draining: Option<Draining>,
+    pub(crate) draining: Option<Draining>,
     pub(crate) shedding: Shedding,
     pub(crate) trouble: Trouble,
     published_at: Moment,
@@ -94,9 +96,9 @@ pub(crate) struct Buffers {
 }
 
 /// A shutdown under way.
-struct Draining {
+pub(crate) struct Draining {
     /// Connections that have not been told yet.
-    left: VecDeque<Key>,
+    pub(crate) left: VecDeque<Key>,
     until: Moment,
 }
 
@@ -166,6 +168,7 @@ impl<S: Service> DriverSeed<S> {
             settings,
             timers,
             leaving: Vec::new(),
+            moving: Vec::new(),
             now,
             buffers: Buffers {
                 read: vec![0; READ_BUFFER].into(),
@@ -304,6 +307,7 @@ impl<S: Service> Driver<S> {
     /// whether the actors may have new mail.
     fn settle(&mut self) -> bool {
         if self.leaving.is_empty()
+            && self.moving.is_empty()
             && self.core.borrow().is_settled()
             && self.passage.borrow().is_settled()
         {
@@ -332,7 +336,7 @@ impl<S: Service> Driver<S> {
             self.call(id, |service, cx, conn| service.written(cx, conn));
         }
         again |= self.open_new();
-        self.send_away();
+        again |= self.send_away();
         self.flush_remotes() || again
     }
 
@@ -358,6 +362,8 @@ impl<S: Service> Driver<S> {
         }
         // A shard that did not take its mail is tried again soon, without spinning.
         let blocked = !self.leaving.is_empty()
+            || !self.moving.is_empty()
+            || !core.roaming.called_back.is_empty()
             || !core.ready.is_empty()
             || core.remotes.iter().any(Remote::has_batch)
             || passage.has_leaving();
@@ -481,10 +487,7 @@ impl<S: Service> Driver<S> {
     ) -> Option<(S::Conn, Wishes)> {
         let mut cx = Cx {
             shard: &mut self.shard,
-            id: ConnRef {
-                shard: self.core.borrow().shard,
-                id,
-            },
+            id: self.core.borrow().name(id),
             now: self.now,
             out: &mut self.spare,
             wishes: Wishes::default(),
@@ -522,10 +525,7 @@ impl<S: Service> Driver<S> {
         };
         let mut cx = Cx {
             shard: &mut self.shard,
-            id: ConnRef {
-                shard: self.core.borrow().shard,
-                id,
-            },
+            id: self.core.borrow().name(id),
             now: self.now,
             out: &mut self.spare,
             wishes: Wishes::default(),
@@ -621,8 +621,15 @@ impl<S: Service> Driver<S> {
         let Some(link) = core.links.get_mut(id) else {
             return;
         };
-        if let Some(shard) = wishes.hand_over
+        if let Some(shard) = wishes.move_to
             && !link.flags.has(Flags::DEAF)
+        {
+            link.flags.set(Flags::LEAVING);
+            self.moving.push((id, shard));
+        }
+        // Also one that is about to move.
+        if let Some(shard) = wishes.hand_over
+            && !link.flags.has(Flags::ENDING)
         {
             link.flags.set(Flags::LEAVING);
             self.leaving.push((id, shard));
@@ -642,7 +649,7 @@ impl<S: Service> Driver<S> {
 
     /// Ends a connection: tells the service, and frees everything, at once or after the peer's end.
     pub(crate) fn finish(&mut self, id: Key, why: Closed) {
-        let (lingers, shard) = {
+        let (lingers, name) = {
             let core = &mut *self.core.borrow_mut();
             let Some(link) = core.links.get_mut(id) else {
                 return;
@@ -652,17 +659,18 @@ impl<S: Service> Driver<S> {
             if !link.flags.has(Flags::LINGERING | Flags::HALF) {
                 core.stats.count(counter_of(why));
             }
-            (lingers, core.shard)
+            (lingers, core.name(id))
         };
         if let Some(conn) = self.conns.get_mut(id.index as usize).and_then(Option::take) {
             let service = &mut self.service;
             let runtime = &mut self.shard;
             let closed = AssertUnwindSafe(|| {
-                service.closed(runtime, ConnRef { shard, id }, conn, why);
+                service.closed(runtime, name, conn, why);
             });
             if catch_unwind(closed).is_err() {
                 self.core.borrow_mut().stats.count(Counter::NetCrashed);
             }
+            self.core.borrow_mut().drop_name(id);
         }
         if lingers {
             self.linger(id);
@@ -749,7 +757,7 @@ impl<S: Service> Driver<S> {
                 self.finish(id, Closed::Timeout);
             };
         }
-        if deadline && !flags.has(Flags::DEAF) {
+        if deadline && !flags.has(Flags::ENDING) {
             self.call(id, |service, cx, conn| service.deadline(cx, conn));
         }
         arm(&mut self.core.borrow_mut(), &mut self.timers, id);

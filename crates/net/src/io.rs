@@ -48,7 +48,7 @@ impl<C> Io<C> {
             return core.write(conn.id, write);
         }
         let remote = core.remotes.get_mut(usize::from(conn.shard.index()));
-        remote.ok_or(IoError::Gone)?.write(conn.id, write)
+        remote.ok_or(IoError::Gone)?.write(conn, write)
     }
 
     /// Gives back room for `stanzas` in the connection's window: they were accepted. There is
@@ -86,18 +86,15 @@ impl<C> Io<C> {
     /// connection of this shard is written but for half of the bytes at which its own input pauses.
     pub fn watch(&self, conn: ConnRef) {
         let core = &mut *self.core.borrow_mut();
-        if conn.shard == core.shard {
-            core.watch(conn.id);
+        if let Some(id) = core.local(conn) {
+            core.watch(id);
         }
     }
 
     /// Bytes of output that wait for a connection of this shard; `None` for others.
     pub fn backlog(&self, conn: ConnRef) -> Option<usize> {
         let core = self.core.borrow();
-        if conn.shard != core.shard {
-            return None;
-        }
-        let link = core.links.get(conn.id)?;
+        let link = core.links.get(core.local(conn)?)?;
         Some(link.busy.as_ref().map_or(0, |busy| busy.backlog()))
     }
 
@@ -107,25 +104,20 @@ impl<C> Io<C> {
     /// no room for so many.
     pub fn holds(&self, conn: ConnRef, bytes: usize) -> bool {
         let core = &mut *self.core.borrow_mut();
-        conn.shard != core.shard || core.holds(conn.id, bytes)
+        let local = core.local(conn);
+        local.is_none_or(|id| core.holds(id, bytes))
     }
 
     /// Stanzas of a connection of this shard that have not been accepted; `None` for others.
     pub fn in_flight(&self, conn: ConnRef) -> Option<u16> {
         let core = self.core.borrow();
-        if conn.shard != core.shard {
-            return None;
-        }
-        Some(core.links.get(conn.id)?.in_flight)
+        Some(core.links.get(core.local(conn)?)?.in_flight)
     }
 
     /// What a connection of this shard is counted by; `None` for others, and if it is not counted.
     pub fn address(&self, conn: ConnRef) -> Option<AddressKey> {
         let core = self.core.borrow();
-        if conn.shard != core.shard {
-            return None;
-        }
-        let address = core.links.get(conn.id)?.address;
+        let address = core.links.get(core.local(conn)?)?.address;
         (address != AddressKey::EXEMPT).then_some(address)
     }
 
@@ -133,13 +125,18 @@ impl<C> Io<C> {
         let core = &mut *self.core.borrow_mut();
         if conn.shard != core.shard {
             let remote = core.remotes.get_mut(usize::from(conn.shard.index()));
-            return remote.ok_or(IoError::Gone)?.push(conn.id, operation);
+            return remote.ok_or(IoError::Gone)?.push(conn, operation);
         }
         match operation {
-            Operation::Out(_) | Operation::Cut => Ok(()),
             Operation::Credit(stanzas) => core.credit(conn.id, stanzas),
             Operation::Control(msg) => core.control(conn.id, msg),
             Operation::Close => core.close(conn.id),
+            // What actors do not ask for in this way.
+            Operation::Out(_)
+            | Operation::Cut
+            | Operation::Leaves(_)
+            | Operation::CallBack
+            | Operation::Forget => Ok(()),
         }
     }
 }
@@ -196,7 +193,7 @@ impl<C> RemoteIo<C> {
 
     fn send(&self, conn: ConnRef, operation: Operation<C>, bytes: Vec<u8>) -> Result<(), IoError> {
         let batch = Batch {
-            operations: vec![(conn.id, operation)],
+            operations: vec![(conn, operation)],
             bytes,
         };
         self.ports.send(&self.handle, conn.shard, batch)

@@ -35,6 +35,7 @@ mod passage;
 mod port;
 mod proxy;
 mod record;
+mod roaming;
 mod service;
 mod shed;
 mod tls;

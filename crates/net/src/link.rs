@@ -80,14 +80,13 @@ impl Flags {
             | Self::PAUSED_RATE.0
             | Self::PAUSED_BACKLOG.0,
     );
+    /// Any state in which the connection is about to end.
+    pub(crate) const ENDING: Flags =
+        Flags(Self::CLOSING.0 | Self::LINGERING.0 | Self::ABORT.0 | Self::FLOODED.0);
     /// Any state in which the service gets no more input here.
-    pub(crate) const DEAF: Flags = Flags(
-        Self::LEAVING.0 | Self::CLOSING.0 | Self::LINGERING.0 | Self::ABORT.0 | Self::FLOODED.0,
-    );
+    pub(crate) const DEAF: Flags = Flags(Self::LEAVING.0 | Self::ENDING.0);
     /// Any state in which actors can write no more.
-    pub(crate) const MUTE: Flags = Flags(
-        Self::CLOSING.0 | Self::LINGERING.0 | Self::ABORT.0 | Self::FLOODED.0 | Self::ENDED.0,
-    );
+    pub(crate) const MUTE: Flags = Flags(Self::ENDING.0 | Self::ENDED.0);
 
     pub(crate) fn has(self, any: Flags) -> bool {
         self.0 & any.0 != 0

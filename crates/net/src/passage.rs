@@ -22,7 +22,8 @@ pub(crate) struct Passage<C> {
     openings_max: usize,
     /// Connections that came from other shards in this turn.
     arrivals: Vec<Box<Parcel<C>>>,
-    /// By shard: connections to hand over, behind the operations of the same turn.
+    /// By shard: connections to hand over, in front of what waits for that shard: some of it may
+    /// be said to them.
     leaving: Vec<Vec<Box<Parcel<C>>>>,
 }
 

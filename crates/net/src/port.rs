@@ -8,7 +8,6 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use actor::{Actor, Context, Handle, ShardId};
-use stdx::slab::Key;
 use stdx::time::Moment;
 
 use crate::address::AddressKey;
@@ -18,7 +17,7 @@ use crate::limits::Limits;
 use crate::link::{Busy, Flags};
 use crate::passage::Passage;
 use crate::record::Tls;
-use crate::service::Service;
+use crate::service::{ConnRef, Service};
 
 /// Something to do to a connection.
 #[derive(Debug)]
@@ -30,11 +29,17 @@ pub(crate) enum Operation<C> {
     Close,
     /// Something for it found no room.
     Cut,
+    /// To the shard of its name: it wants to go on to that shard (see [`crate::roaming`]).
+    Leaves(ShardId),
+    /// To the shard where it is: it may go, and what was said to it before has come.
+    CallBack,
+    /// To the shard of its name: it has ended, or has another name.
+    Forget,
 }
 
 /// Operations in order, with the bytes of all their output behind each other.
 pub(crate) struct Batch<C> {
-    pub(crate) operations: Vec<(Key, Operation<C>)>,
+    pub(crate) operations: Vec<(ConnRef, Operation<C>)>,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -63,6 +68,8 @@ pub(crate) struct Parcel<C> {
     pub(crate) tls: Option<Box<Tls>>,
     pub(crate) deadline: Moment,
     pub(crate) bucket: Bucket,
+    /// The name that it keeps; none if it gets one where it arrives.
+    pub(crate) name: Option<ConnRef>,
     pub(crate) conn: C,
 }
 
@@ -77,7 +84,7 @@ pub(crate) struct Remote<C> {
     pub(crate) batch: Batch<C>,
     /// Connections for which something found no room. They end, and hear nothing more: a stream
     /// that goes on behind a gap has lost something that nobody knows of.
-    cut: HashSet<Key>,
+    cut: HashSet<ConnRef>,
     operations_max: usize,
     bytes_max: usize,
 }
@@ -89,6 +96,15 @@ impl<C> Remote<C> {
             cut: HashSet::new(),
             operations_max: limits.remote_operations_max,
             bytes_max: limits.remote_bytes_max,
+        }
+    }
+
+    /// An empty one with the same bounds.
+    pub(crate) fn alike(&self) -> Self {
+        Remote {
+            batch: Batch::default(),
+            cut: HashSet::new(),
+            ..*self
         }
     }
 
@@ -119,7 +135,7 @@ impl<C> Remote<C> {
     /// Adds output for a connection there.
     pub(crate) fn write(
         &mut self,
-        id: Key,
+        id: ConnRef,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), IoError> {
         self.check(id)?;
@@ -140,16 +156,21 @@ impl<C> Remote<C> {
     }
 
     /// Adds another operation for a connection there.
-    pub(crate) fn push(&mut self, id: Key, operation: Operation<C>) -> Result<(), IoError> {
-        // No more is given back to a window than it has: these are bounded by the connections.
-        if !matches!(operation, Operation::Credit(_)) {
+    pub(crate) fn push(&mut self, id: ConnRef, operation: Operation<C>) -> Result<(), IoError> {
+        // No more is given back to a window than it has, and a connection goes one way at a time:
+        // these are bounded by the connections.
+        let is_bounded = matches!(
+            operation,
+            Operation::Credit(_) | Operation::Leaves(_) | Operation::CallBack | Operation::Forget
+        );
+        if !is_bounded {
             self.check(id)?;
         }
         self.batch.operations.push((id, operation));
         Ok(())
     }
 
-    fn check(&mut self, id: Key) -> Result<(), IoError> {
+    fn check(&mut self, id: ConnRef) -> Result<(), IoError> {
         if self.cut.contains(&id) {
             return Err(IoError::Gone);
         }
@@ -174,20 +195,16 @@ impl<S: Service> Actor for Port<S> {
 
     fn handle(&mut self, msg: PortMsg<S>, cx: &mut Context<'_, PortMsg<S>>) {
         match msg {
-            PortMsg::Adopt(parcel) => self.passage.borrow_mut().arrives(parcel),
+            PortMsg::Adopt(parcel) => {
+                if let Some(name) = parcel.name {
+                    self.core.borrow_mut().comes(name);
+                }
+                self.passage.borrow_mut().arrives(parcel);
+            }
             PortMsg::Batch(batch) => {
                 let mut core = self.core.borrow_mut();
                 cx.spend(u32::try_from(batch.operations.len() / 4).unwrap_or(u32::MAX));
-                let mut bytes = &batch.bytes[..];
-                for (id, operation) in batch.operations {
-                    let length = match operation {
-                        Operation::Out(length) => (length as usize).min(bytes.len()),
-                        _ => 0,
-                    };
-                    let (part, rest) = bytes.split_at(length);
-                    bytes = rest;
-                    core.apply(id, operation, part);
-                }
+                core.apply_all(batch);
             }
         }
     }
@@ -195,13 +212,17 @@ impl<S: Service> Actor for Port<S> {
 
 #[cfg(test)]
 mod tests {
+    use stdx::slab::Key;
+
     use super::*;
 
-    const fn key(index: u32) -> Key {
-        Key {
+    const fn key(index: u32) -> ConnRef {
+        let id = Key {
             index,
             generation: 1,
-        }
+        };
+        let shard = ShardId::new(0);
+        ConnRef { shard, id }
     }
 
     fn remote(operations_max: usize, bytes_max: usize) -> Remote<u32> {
@@ -214,7 +235,7 @@ mod tests {
 
     fn said(batch: &Batch<u32>) -> Vec<String> {
         let each = batch.operations.iter();
-        each.map(|(id, what)| format!("{} {what:?}", id.index))
+        each.map(|(id, what)| format!("{} {what:?}", id.id.index))
             .collect()
     }
 

@@ -8,10 +8,11 @@ use stdx::slab::Key;
 use crate::cx::Cx;
 use crate::listen::Speaks;
 
-/// A connection of whatever shard. Plain data; a hand-over gives the connection a new one.
+/// A connection of whatever shard. Plain data; a hand-over gives the connection a new one, and one
+/// that moves keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnRef {
-    /// Where its socket is polled.
+    /// Where it got its name, and its socket is polled unless it has moved ([`Cx::move_to`]).
     pub shard: ShardId,
     /// Which one it is there.
     pub id: Key,
@@ -134,7 +135,7 @@ pub trait Service: Sized + 'static {
         let _ = (cx, conn);
     }
 
-    /// The connection is on this shard now.
+    /// The connection was handed over to this shard, and has a new name.
     fn adopted(&mut self, cx: &mut Cx<'_>, conn: &mut Self::Conn);
 
     /// The node stops: say goodbye.

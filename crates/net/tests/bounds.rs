@@ -7,27 +7,10 @@ mod common;
 use std::io::Write as _;
 
 use actor::ShardId;
-use common::{Client, Node, patient, plain};
+use common::{Client, Node, name, patient, plain};
 use net::{Certificate, ConnRef, Disturbance, Limits, Network, TlsError, TlsSettings};
-use stdx::slab::Key;
 
 type Plain = Client<std::net::TcpStream>;
-
-/// The name of a connection.
-fn name(client: &mut Plain) -> ConnRef {
-    let who = client.ask("who");
-    let words: Vec<u32> = who
-        .split(' ')
-        .map(|word| word.parse().expect("a number"))
-        .collect();
-    ConnRef {
-        shard: ShardId::new(words[0] as u16),
-        id: Key {
-            index: words[1],
-            generation: words[2],
-        },
-    }
-}
 
 /// Clients of both shards: one of the first, and three of the second.
 fn four(node: &Node) -> [(ConnRef, Plain); 4] {

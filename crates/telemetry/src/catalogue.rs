@@ -80,6 +80,7 @@ catalogue! {
         NetWrites => "roost_net_writes_total", "Flushes that wrote bytes";
         NetThrottled => "roost_net_throttled_total", "Reads paused by the rate of a connection";
         NetHandedOver => "roost_net_handed_over_total", "Connections sent to another shard";
+        NetMoved => "roost_net_moved_total", "Connections sent to another shard under their name";
         NetControlsFull => "roost_net_controls_full_total", "Messages to connections refused";
         NetTlsHandshakes => "roost_net_tls_handshakes_total", "TLS handshakes completed";
         NetClosedByPeer => "roost_net_closed_by_peer_total", "Connections ended by the peer";

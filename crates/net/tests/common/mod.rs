@@ -16,6 +16,7 @@ use net::{
 };
 use rustls::pki_types::{CertificateDer, ServerName};
 use stdx::time::{Clock, SystemClock};
+use telemetry::Counter;
 
 /// How long anything may take that must happen: generous, because the machine may have much else to
 /// do. Only a failing test waits that long.
@@ -50,8 +51,8 @@ pub struct Journal {
 
 pub type Shelf = Arc<Mutex<Journal>>;
 
-/// Lines in, lines out. `tls`, `move N`, `quit`, `big N`, `panic`, `slow` (through an actor, with
-/// the window), `crowd`, `deadline MS`, `who`; everything else is echoed.
+/// Lines in, lines out. `tls`, `move N`, `hop N`, `wander`, `quit`, `big N`, `panic`, `slow` (through
+/// an actor, with the window), `crowd`, `deadline MS`, `who`, `where`; everything else is echoed.
 pub struct Lines {
     pub shelf: Shelf,
     pub io: Io<Vec<u8>>,
@@ -63,6 +64,18 @@ pub struct Conn {
     pub lines: u64,
     /// It has no socket, and is fed what it is told.
     pub is_fed: bool,
+    /// It moves to the next of so many shards behind each line.
+    pub wanders: u16,
+}
+
+impl Conn {
+    fn new(is_fed: bool) -> Conn {
+        Conn {
+            lines: 0,
+            is_fed,
+            wanders: 0,
+        }
+    }
 }
 
 /// Answers lines later, and gives credit then.
@@ -74,6 +87,8 @@ pub struct SlowActor {
 pub enum Slow {
     Line(ConnRef),
     Flush,
+    /// To be answered at once.
+    Now(ConnRef),
 }
 
 impl Actor for SlowActor {
@@ -86,6 +101,10 @@ impl Actor for SlowActor {
                     cx.send_after(Duration::from_millis(20), Slow::Flush);
                 }
                 self.waiting.push(conn);
+            }
+            Slow::Now(conn) => {
+                let write = |out: &mut Vec<u8>| out.extend_from_slice(b"now\n");
+                let _ = self.io.with_out(cx, conn, write);
             }
             Slow::Flush => {
                 for conn in std::mem::take(&mut self.waiting) {
@@ -125,10 +144,7 @@ impl Service for Lines {
     fn accept(&mut self, cx: &mut Cx<'_>, peer: &Peer) -> Conn {
         let _ = cx;
         self.shelf.lock().expect("shelf").accepted.push(*peer);
-        Conn {
-            lines: 0,
-            is_fed: false,
-        }
+        Conn::new(false)
     }
 
     fn opened(&mut self, cx: &mut Cx<'_>, conn: &mut Conn) {
@@ -148,6 +164,9 @@ impl Service for Lines {
             used += end + 1;
             conn.lines += 1;
             self.line(cx, conn, &String::from_utf8_lossy(line));
+            if conn.wanders > 0 {
+                cx.move_to(ShardId::new((cx.shard().index() + 1) % conn.wanders));
+            }
         }
         used
     }
@@ -160,6 +179,11 @@ impl Service for Lines {
     fn control(&mut self, cx: &mut Cx<'_>, conn: &mut Conn, msg: Vec<u8>) {
         if conn.is_fed {
             return cx.feed(&msg);
+        }
+        if msg == b"retell" {
+            let id = cx.id();
+            let _ = self.io.control(cx.mail(), id, b"retold\n".to_vec());
+            return;
         }
         cx.out().extend_from_slice(&msg);
     }
@@ -198,6 +222,23 @@ impl Lines {
                 cx.start_tls();
             }
             "move" => cx.hand_over(ShardId::new(number as u16)),
+            "hop" => cx.move_to(ShardId::new(number as u16)),
+            "wander" => conn.wanders = number as u16,
+            "where" => {
+                let line = format!("{}\n", cx.shard().index());
+                cx.out().extend_from_slice(line.as_bytes());
+            }
+            // Something is said to it while it is handed over: by an actor, or by itself.
+            "now" => {
+                let (id, slow) = (cx.id(), self.slow);
+                let _ = cx.mail().send(slow, Slow::Now(id));
+                cx.hand_over(ShardId::new(number as u16));
+            }
+            "retell" => {
+                let id = cx.id();
+                let _ = self.io.control(cx.mail(), id, b"retell".to_vec());
+                cx.hand_over(ShardId::new(number as u16));
+            }
             "quit" => {
                 cx.out().extend_from_slice(b"bye\n");
                 cx.close_after_flush();
@@ -243,20 +284,14 @@ impl Lines {
             }
             "open" => {
                 // So many connections without a socket, and how many there was room for.
-                let new = (0..number).map(|_| Conn {
-                    lines: 0,
-                    is_fed: false,
-                });
+                let new = (0..number).map(|_| Conn::new(false));
                 let opened = new.filter_map(|conn| self.opener.open(None, None, conn).ok());
                 let line = format!("{}\n", opened.count());
                 cx.out().extend_from_slice(line.as_bytes());
             }
             "feeder" => {
                 // One without a socket, of this client's address, that reads nothing.
-                let conn = Conn {
-                    lines: 0,
-                    is_fed: true,
-                };
+                let conn = Conn::new(true);
                 let address = rest.parse().ok();
                 let said = self.opener.open(None, address, conn).is_ok();
                 cx.out().extend_from_slice(format!("{said}\n").as_bytes());
@@ -389,6 +424,13 @@ impl Node {
         }
     }
 
+    /// How often connections were sent on under their name.
+    pub fn moved(&self) -> u64 {
+        let shards = (0..self.threads.len()).map(|shard| ShardId::new(shard as u16));
+        let stats = shards.filter_map(|shard| self.shared.stats(shard));
+        stats.map(|stats| stats.counter(Counter::NetMoved)).sum()
+    }
+
     pub fn closed(&self, why: Closed) -> usize {
         self.shelf
             .lock()
@@ -459,6 +501,22 @@ impl<T: Read + Write> Client<T> {
     pub fn ask(&mut self, line: &str) -> String {
         self.say(line);
         self.hear()
+    }
+}
+
+/// The name of a connection.
+pub fn name<T: Read + Write>(client: &mut Client<T>) -> ConnRef {
+    let who = client.ask("who");
+    let words: Vec<u32> = who
+        .split(' ')
+        .map(|word| word.parse().expect("a number"))
+        .collect();
+    ConnRef {
+        shard: ShardId::new(words[0] as u16),
+        id: stdx::slab::Key {
+            index: words[1],
+            generation: words[2],
+        },
     }
 }
 
