@@ -468,6 +468,7 @@ impl Config {
             || !debug.commit_delay.is_zero()
             || !debug.read_delay.is_zero()
             || debug.messages_as_bytes
+            || debug.move_sockets
         {
             notes.push("section [debug] is in use: this is a server for tests".into());
         }

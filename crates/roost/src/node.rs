@@ -525,6 +525,7 @@ fn options(config: &Config) -> server::Options {
         traced_max: server::options::TRACED_MAX,
         chaos: settings.chaos.enabled,
         debug_commit_delay: settings.debug.commit_delay,
+        debug_move_sockets: settings.debug.move_sockets,
         debug_panic_hook: settings.debug.panic_hook.clone(),
     }
 }

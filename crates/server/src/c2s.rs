@@ -4,6 +4,7 @@
 mod cost;
 mod ending;
 mod joins;
+mod moving;
 mod orphan;
 mod outlived;
 mod registration;
@@ -309,8 +310,7 @@ impl C2sService {
             .map_or_else(Generation::default, |login| login.begun);
         let entry = Entry { user, way, begun };
         let home = self.home.place.shard(&entry.user);
-        let has_socket = !matches!(conn.framing, Framing::Bosh(_)) && !conn.is_far;
-        let moves = self.home.options.hand_over && has_socket;
+        let moves = self.home.options.hand_over && conn.has_socket();
         if moves && home != cx.id().shard {
             conn.attempt().entry = Some(entry);
             cx.hand_over(home);
@@ -711,6 +711,7 @@ impl C2sService {
             }
         }
         self.carry_out(cx, conn);
+        self.move_on(cx, conn, consumed);
     }
 
     /// A message for the connection.

@@ -95,6 +95,9 @@ pub struct Options {
     pub chaos: bool,
     /// Time between a commit's arrival and its execution, for tests of the barrier.
     pub debug_commit_delay: Duration,
+    /// Whether the connection of each client moves to the next shard behind each of its elements,
+    /// for tests of that nobody depends on where it is. Not in a cluster.
+    pub debug_move_sockets: bool,
     /// A secret that makes the handler of a user panic who sends a message with it, for tests of
     /// isolation.
     pub debug_panic_hook: Option<String>,

@@ -644,6 +644,9 @@ settings! {
         /// Whether all that accounts, rooms and services say to each other is written as bytes, as
         /// if it went to another node, and read again.
         messages_as_bytes: bool = "false", Bound::Switch;
+        /// Whether the connection of a client moves to another thread behind each stanza, whereas
+        /// it stays with its user otherwise. Not in a cluster.
+        move_sockets: bool = "false", Bound::Switch;
         /// A secret. A user who sends a message with this text in it has the server fail in the
         /// handling of that user.
         panic_hook: Option<String> = r#""""#, Bound::Text { min: 16, max: 256 };

@@ -8,7 +8,7 @@ use telemetry::Counter;
 use xml::Frame;
 use xmpp::ns;
 
-use super::{C2sService, Conn, Framing, cost};
+use super::{C2sService, Conn, cost};
 use crate::ending::Abort;
 use crate::lines::{Element, Near};
 use crate::message::control::TakenOver;
@@ -19,11 +19,12 @@ const SOON: u32 = 10;
 
 impl C2sService {
     /// The client says something of stream management: from here on what it takes to outlive a
-    /// crash is noted. Not of those whose actor is elsewhere, at another node or on another shard.
+    /// crash is noted. Not of those whose actor is elsewhere, at another node or on another shard,
+    /// nor of those that do not stay with it.
     pub(super) fn may_outlive(&self, cx: &Cx<'_>, conn: &mut Conn, user: &str) {
         let is_here = self.home.place.shard(user) == cx.id().shard;
-        let has_socket = !conn.is_far && !matches!(conn.framing, Framing::Bosh(_));
-        if !conn.is_near && is_here && has_socket {
+        let stays = conn.has_socket() && !self.moves_sockets();
+        if !conn.is_near && is_here && stays {
             conn.is_near = true;
             self.home.lines.add_near(cx.id());
         }

@@ -46,6 +46,7 @@ pub struct Sim {
     /// When late reads go on; drawn apart, so that everything else is as without them.
     lateness: Rng,
     handle: Handle,
+    network: Arc<net::Shared>,
     place: Place,
     post: Post,
     /// This shard stands still.
@@ -168,6 +169,7 @@ impl Sim {
             reads,
             lateness: Rng::with_seed(!seed),
             handle: layout.setup.handle.clone(),
+            network: layout.network.shared(),
             place: layout.setup.place.clone(),
             post: layout.setup.post(),
             stalled: None,
@@ -231,6 +233,10 @@ impl Sim {
         let mut all = Snapshot::default();
         for shard in (0..self.drivers.len()).map(|shard| ShardId::new(shard as u16)) {
             all.merge(&self.handle.stats(shard));
+            self.network
+                .stats(shard)
+                .iter()
+                .for_each(|stats| all.merge(stats));
         }
         all
     }

@@ -95,6 +95,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
         joined: server::options::Joined::default(),
         chaos: false,
         debug_commit_delay: Duration::ZERO,
+        debug_move_sockets: false,
         debug_panic_hook: Some(PANIC.into()),
     }
 }
