@@ -103,8 +103,8 @@ fn a_session_is_resumed_while_its_connections_move() {
     assert_eq!(bodies(&romeo.read(&mut world)), all);
 }
 
-/// A connection moved without end while a stanza was incomplete: nothing of it was used, and it was
-/// looked at again on each shard.
+/// Goal: an incomplete stanza moves nobody: nothing of it is used, and it would be looked at again
+/// on each shard, without end.
 #[test]
 fn an_incomplete_stanza_moves_nobody() {
     let mut world = world();

@@ -55,7 +55,7 @@ const OVER_NODES: [Variant; 1] = [Variant {
 /// Configurations that are played over two nodes too: each needs an engine of its own.
 const OVER_NODES_WITH: [&str; 1] = ["registration.enabled = true"];
 
-const VARIANTS: [Variant; 4] = [
+const VARIANTS: [Variant; 5] = [
     Variant {
         name: "usual",
         // A client that is gone without a word is missed after this time over BOSH.
@@ -83,6 +83,18 @@ const VARIANTS: [Variant; 4] = [
         name: "as-bytes",
         settings: &[("server.shards", "2"), ("debug.messages_as_bytes", "true")],
         transports: &[Kind::Tcp],
+        delay: Duration::ZERO,
+        is_pair: false,
+    },
+    // Each connection is on another shard behind each stanza of its client.
+    Variant {
+        name: "moving",
+        settings: &[
+            ("http.bosh_inactivity", "\"5s\""),
+            ("server.shards", "3"),
+            ("debug.move_sockets", "true"),
+        ],
+        transports: &[Kind::Tcp, Kind::DirectTls, Kind::WebSocket],
         delay: Duration::ZERO,
         is_pair: false,
     },

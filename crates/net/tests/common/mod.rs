@@ -51,8 +51,9 @@ pub struct Journal {
 
 pub type Shelf = Arc<Mutex<Journal>>;
 
-/// Lines in, lines out. `tls`, `move N`, `hop N`, `wander`, `quit`, `big N`, `panic`, `slow` (through
-/// an actor, with the window), `crowd`, `deadline MS`, `who`, `where`; everything else is echoed.
+/// Lines in, lines out. `tls`, `move N`, `hop N`, `wander N`, `quit`, `big N`, `panic`, `slow`
+/// (through an actor, with the window), `crowd`, `deadline MS`, `who`, `where`; everything else is
+/// echoed.
 pub struct Lines {
     pub shelf: Shelf,
     pub io: Io<Vec<u8>>,

@@ -233,10 +233,9 @@ impl Sim {
         let mut all = Snapshot::default();
         for shard in (0..self.drivers.len()).map(|shard| ShardId::new(shard as u16)) {
             all.merge(&self.handle.stats(shard));
-            self.network
-                .stats(shard)
-                .iter()
-                .for_each(|stats| all.merge(stats));
+            if let Some(stats) = self.network.stats(shard) {
+                all.merge(&stats);
+            }
         }
         all
     }
