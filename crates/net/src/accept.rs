@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use actor::ShardId;
-use mio::net::{TcpListener, TcpStream};
+use mio::net::{TcpListener, TcpStream, UnixListener};
 use mio::{Interest, Registry, Token};
 use stdx::slab::Key;
 use stdx::time::Moment;
@@ -22,7 +22,7 @@ use crate::bucket::{Bucket, Rate};
 use crate::driver::{Driver, arm, token_of};
 use crate::limits::{ACCEPTS_PER_TURN, DESCRIPTOR_BACKOFF, WAITING_SHARES};
 use crate::link::{Flags, Link, Opening};
-use crate::listen::Listener;
+use crate::listen::{self, Bound, Listener};
 use crate::output::begin_tls;
 use crate::port::{Parcel, PortMsg};
 use crate::proxy::{self, HEADER_MAX, Header};
@@ -32,7 +32,7 @@ use crate::turns::Turns;
 /// The listening side of one shard.
 pub(crate) struct Acceptor {
     specs: Arc<[Listener]>,
-    sockets: Vec<Option<TcpListener>>,
+    sockets: Vec<Option<Listening>>,
     /// Listeners whose queue in the kernel may hold connections; edges come only once.
     ready: Vec<bool>,
     /// Accepted, but waiting for their turn under the rate; addresses take turns.
@@ -47,6 +47,25 @@ pub(crate) struct Acceptor {
     more: bool,
 }
 
+/// A socket that connections come from.
+enum Listening {
+    Tcp(TcpListener),
+    /// In the file system: its connections come from that address.
+    Unix(UnixListener, SocketAddr),
+}
+
+impl Listening {
+    fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        match self {
+            Listening::Tcp(socket) => socket.accept(),
+            Listening::Unix(socket, address) => {
+                let (socket, _) = socket.accept()?;
+                Ok((listen::as_tcp(socket), *address))
+            }
+        }
+    }
+}
+
 struct Waiting {
     socket: TcpStream,
     address: SocketAddr,
@@ -56,15 +75,25 @@ struct Waiting {
 impl Acceptor {
     pub(crate) fn new(
         specs: Arc<[Listener]>,
-        sockets: Vec<std::net::TcpListener>,
+        sockets: Vec<Bound>,
         registry: &Registry,
         first_token: usize,
     ) -> io::Result<Acceptor> {
         let mut registered = Vec::with_capacity(sockets.len());
         for (index, socket) in sockets.into_iter().enumerate() {
-            let mut socket = TcpListener::from_std(socket);
-            registry.register(&mut socket, Token(first_token - index), Interest::READABLE)?;
-            registered.push(Some(socket));
+            let token = Token(first_token - index);
+            registered.push(Some(match socket {
+                Bound::Tcp(socket) => {
+                    let mut socket = TcpListener::from_std(socket);
+                    registry.register(&mut socket, token, Interest::READABLE)?;
+                    Listening::Tcp(socket)
+                }
+                Bound::Unix(socket) => {
+                    let mut socket = UnixListener::from_std(socket);
+                    registry.register(&mut socket, token, Interest::READABLE)?;
+                    Listening::Unix(socket, specs[index].address)
+                }
+            }));
         }
         Ok(Acceptor {
             specs,

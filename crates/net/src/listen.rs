@@ -1,8 +1,14 @@
 //! Listening sockets: one per shard and address, sharing the port through SO_REUSEPORT so that the
-//! kernel spreads connections over shards. Owns binding; accepting is `accept`.
+//! kernel spreads connections over shards; or one socket in the file system, of which every shard
+//! has a handle. Owns binding; accepting is `accept`.
 
+use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +28,8 @@ pub enum Speaks {
     Xmpp,
     /// HTTP/1.1.
     Http,
+    /// Streams of components (XEP-0114); the service knows by the number which of them.
+    Component(u16),
 }
 
 /// An address to listen on, and how its connections begin.
@@ -45,6 +53,9 @@ pub struct Listener {
     pub user_timeout: Option<Duration>,
     /// Sockets that [`Listener::reserve`] has bound; none: they are bound with the network.
     pub reserved: Vec<Arc<TcpListener>>,
+    /// A socket in the file system instead, for its owner and group. Who connects there comes from
+    /// `address` as far as limits are concerned.
+    pub path: Option<PathBuf>,
 }
 
 impl Listener {
@@ -59,6 +70,15 @@ impl Listener {
             keepalive: Some(Duration::from_secs(600)),
             user_timeout: Some(Duration::from_secs(120)),
             reserved: Vec::new(),
+            path: None,
+        }
+    }
+
+    /// A listener at a path of the file system, whose connections come from the loopback address.
+    pub fn at_path(path: PathBuf) -> Listener {
+        Listener {
+            path: Some(path),
+            ..Listener::new((Ipv4Addr::LOCALHOST, 0).into())
         }
     }
 
@@ -68,7 +88,7 @@ impl Listener {
     /// # Errors
     /// The operating system's.
     pub fn reserve(mut self, shards: u16) -> io::Result<Listener> {
-        let (address, sockets) = bind(&self, usize::from(shards))?;
+        let (address, sockets) = bind_address(&self, usize::from(shards))?;
         self.address = address;
         self.reserved = sockets.into_iter().map(Arc::new).collect();
         Ok(self)
@@ -83,11 +103,52 @@ impl Listener {
     }
 }
 
+/// A bound socket of one shard.
+pub(crate) enum Bound {
+    /// At an address.
+    Tcp(TcpListener),
+    /// In the file system.
+    Unix(UnixListener),
+}
+
+/// Binds `count` sockets, and returns the address they share.
+pub(crate) fn bind(spec: &Listener, count: usize) -> io::Result<(SocketAddr, Vec<Bound>)> {
+    if let Some(path) = &spec.path {
+        let sockets = bind_path(path, count)?;
+        return Ok((spec.address, sockets));
+    }
+    let (address, sockets) = bind_address(spec, count)?;
+    Ok((address, sockets.into_iter().map(Bound::Tcp).collect()))
+}
+
+/// Binds a socket in the file system. One that is there and that nobody listens at any more is
+/// left over from a process that was killed.
+fn bind_path(path: &Path, count: usize) -> io::Result<Vec<Bound>> {
+    if UnixStream::connect(path).is_ok() {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    match fs::symlink_metadata(path) {
+        Ok(there) if there.file_type().is_socket() => fs::remove_file(path)?,
+        Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+        Err(_) => {}
+    }
+    let socket = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
+    socket.set_nonblocking(true)?;
+    let handles = (0..count).map(|_| socket.try_clone().map(Bound::Unix));
+    handles.collect()
+}
+
+/// A connection by a socket in the file system, which from here on is treated like any other.
+pub(crate) fn as_tcp(socket: impl Into<OwnedFd>) -> mio::net::TcpStream {
+    mio::net::TcpStream::from_std(std::net::TcpStream::from(socket.into()))
+}
+
 /// Binds `count` sockets to the listener's address, and returns the address they share.
 ///
 /// A first socket without SO_REUSEPORT is bound and closed: it finds out whether another process
 /// listens there already, which SO_REUSEPORT would silently share connections with.
-pub(crate) fn bind(spec: &Listener, count: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
+fn bind_address(spec: &Listener, count: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
     if !spec.reserved.is_empty() {
         let sockets = spec.reserved.iter().take(count);
         let sockets = sockets.map(|socket| socket.try_clone());
@@ -151,7 +212,7 @@ mod tests {
     #[test]
     fn the_kernel_holds_little_for_who_does_not_read() {
         let spec = Listener::new("127.0.0.1:0".parse().expect("address"));
-        let (address, listeners) = bind(&spec, 1).expect("bind");
+        let (address, listeners) = bind_address(&spec, 1).expect("bind");
         let client = Socket::new(Domain::IPV4, Type::STREAM, None).expect("socket");
         client.set_recv_buffer_size(4096).expect("option");
         client.connect(&address.into()).expect("connect");
@@ -173,19 +234,19 @@ mod tests {
     #[test]
     fn shards_share_a_port_and_strangers_do_not() {
         let spec = Listener::new("127.0.0.1:0".parse().expect("address"));
-        let (address, listeners) = bind(&spec, 3).expect("bind");
+        let (address, listeners) = bind_address(&spec, 3).expect("bind");
         assert_eq!(listeners.len(), 3);
         for listener in &listeners {
             assert_eq!(listener.local_addr().expect("address"), address);
         }
-        let second = bind(&Listener::new(address), 1);
+        let second = bind_address(&Listener::new(address), 1);
         assert_eq!(second.expect_err("taken").kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]
     fn accepted_sockets_inherit_their_options() {
         let spec = Listener::new("127.0.0.1:0".parse().expect("address"));
-        let (address, listeners) = bind(&spec, 1).expect("bind");
+        let (address, listeners) = bind_address(&spec, 1).expect("bind");
         listeners[0].set_nonblocking(false).expect("blocking");
         let _client = std::net::TcpStream::connect(address).expect("connect");
         let (accepted, _) = listeners[0].accept().expect("accept");
@@ -200,5 +261,29 @@ mod tests {
             socket.tcp_user_timeout().expect("option"),
             spec.user_timeout
         );
+    }
+
+    /// A process that was killed leaves its socket behind: the next one takes its place, unless
+    /// somebody listens there or it is something else.
+    #[test]
+    fn a_socket_of_before_gives_way_and_nothing_else_does() {
+        let folder = std::env::temp_dir().join(format!("roost-listen-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let spec = Listener::at_path(folder.join("a.sock"));
+        let path = spec.path.clone().expect("a path");
+        let (_, first) = bind(&spec, 2).expect("bind");
+        assert_eq!(first.len(), 2);
+        let mode = fs::metadata(&path).expect("it is there").permissions();
+        assert_eq!(mode.mode() & 0o777, 0o660);
+        let taken = bind(&spec, 1).err().expect("somebody listens there");
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        drop(first);
+        drop(bind(&spec, 1).expect("nobody listens there"));
+        fs::remove_file(&path).expect("a socket");
+        fs::write(&path, "mine").expect("a file");
+        let taken = bind(&spec, 1).err().expect("it is no socket");
+        assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).expect("a file"), b"mine");
+        fs::remove_dir_all(&folder).expect("a folder");
     }
 }

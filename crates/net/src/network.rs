@@ -1,7 +1,7 @@
 //! What the shards of one node share: bound listeners, TLS settings, limits, switches, and counts
 //! per node. Touched at accept, at close and once per turn, never per message.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::address::AddressTable;
 use crate::core::IoError;
 use crate::io::RemoteIo;
 use crate::limits::Limits;
-use crate::listen::{self, Listener};
+use crate::listen::{self, Bound, Listener};
 use crate::port::{Batch, Batches, PortMsg};
 use crate::service::Service;
 use crate::shed::{Shed, ShedCount};
@@ -27,7 +27,7 @@ pub(crate) const LISTENERS_MAX: usize = 64;
 /// Bound listeners and everything else that the loops of one node share.
 pub struct Network<S: Service> {
     listeners: Arc<[Listener]>,
-    sockets: Vec<Vec<TcpListener>>,
+    sockets: Vec<Vec<Bound>>,
     addresses: Vec<SocketAddr>,
     shared: Arc<Shared>,
     ports: Arc<Ports<S>>,
@@ -275,8 +275,13 @@ impl<S: Service> Network<S> {
         let mut sockets: Vec<Vec<_>> = (0..shards).map(|_| Vec::new()).collect();
         let mut addresses = Vec::new();
         for listener in &listeners {
-            let (address, bound) = listen::bind(listener, usize::from(shards))
-                .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", listener.address)))?;
+            let (address, bound) = listen::bind(listener, usize::from(shards)).map_err(|e| {
+                let place = match &listener.path {
+                    Some(path) => path.display().to_string(),
+                    None => listener.address.to_string(),
+                };
+                io::Error::new(e.kind(), format!("{place}: {e}"))
+            })?;
             addresses.push(address);
             for (shard, socket) in bound.into_iter().enumerate() {
                 sockets[shard].push(socket);
@@ -350,7 +355,7 @@ impl<S: Service> Network<S> {
 /// The part of one shard, see [`Network::seed`] and [`DriverSeed::build`].
 pub struct DriverSeed<S: Service> {
     pub(crate) listeners: Arc<[Listener]>,
-    pub(crate) sockets: Vec<TcpListener>,
+    pub(crate) sockets: Vec<Bound>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) ports: Arc<Ports<S>>,
 }

@@ -157,7 +157,7 @@ impl TlsConfig {
     /// refused (RFC 7301 section 3.2).
     pub(crate) fn config(&self, speaks: Speaks) -> &Arc<ServerConfig> {
         match speaks {
-            Speaks::Xmpp => &self.xmpp,
+            Speaks::Xmpp | Speaks::Component(_) => &self.xmpp,
             Speaks::Http => &self.http,
         }
     }

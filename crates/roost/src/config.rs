@@ -2,6 +2,7 @@
 //! terms of the file. Owns checks that involve several keys; single values are `value`, the keys
 //! are `table`, their documentation is `document`.
 
+mod components;
 mod document;
 mod nearest;
 mod read;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use store::limits::{PART_BYTES_MAX, PARTS_MAX};
 
+pub(crate) use components::{ComponentSettings, Place as ComponentPlace};
 pub(crate) use document::{default_file, markdown};
 pub(crate) use read::Values;
 pub(crate) use table::{
@@ -45,6 +47,8 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     /// Every setting; paths are as they are opened.
     pub(crate) settings: Settings,
+    /// Domains that components serve.
+    pub(crate) components: Vec<ComponentSettings>,
     /// Every key with its value, to tell what a reload changes.
     resolved: Vec<Resolved>,
 }
@@ -179,6 +183,7 @@ impl Config {
         };
         let mut values = Values::parse(text).map_err(|problem| refuse(vec![problem]))?;
         let settings = Settings::read(&mut values);
+        let components = values.components();
         let (resolved, problems) = values.finish();
         let (Some(settings), []) = (settings, problems.as_slice()) else {
             return Err(refuse(problems));
@@ -186,16 +191,24 @@ impl Config {
         let mut config = Config {
             file: file.map(Path::to_owned),
             settings,
+            components,
             resolved,
         };
-        let problems = config.contradictions();
+        let mut problems = config.contradictions();
+        problems.extend(config.component_contradictions());
         if !problems.is_empty() {
             return Err(refuse(problems));
         }
         if let Some(folder) = file.and_then(Path::parent) {
             config.place_paths(folder);
         }
-        Ok(config)
+        let components = config.components.iter_mut();
+        let read = components.filter_map(|component| component.read_secret().err());
+        let problems: Vec<Problem> = read.map(Problem::new).collect();
+        match problems.is_empty() {
+            true => Ok(config),
+            false => Err(refuse(problems)),
+        }
     }
 
     /// Relative paths start at the folder of the file.
@@ -217,6 +230,8 @@ impl Config {
         for path in paths {
             *path = path.take().map(|path| folder.join(path));
         }
+        let components = self.components.iter_mut();
+        components.for_each(|component| component.place_paths(folder));
     }
 
     /// What is wrong with keys together that are right by themselves.
@@ -309,6 +324,58 @@ impl Config {
                     "`{name}` needs `modules.{needed}`, which is off"
                 )));
             }
+        }
+        problems
+    }
+
+    /// The same for components.
+    fn component_contradictions(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut refuse = |message: String| problems.push(Problem::new(message));
+        let others = [
+            self.domains(),
+            self.room_hosts(),
+            self.pubsub_hosts(),
+            self.search_hosts(),
+            self.directory_hosts(),
+        ];
+        let others = others.concat();
+        let Settings { c2s, http, .. } = &self.settings;
+        let web = http.listen.iter().chain(&http.listen_tls);
+        let clients: Vec<_> = c2s
+            .listen
+            .iter()
+            .chain(&c2s.listen_tls)
+            .chain(web)
+            .collect();
+        for (at, component) in self.components.iter().enumerate() {
+            let domain = &component.domain;
+            if others.contains(domain) {
+                refuse(format!(
+                    "{domain} is served by the server itself: a component needs another domain"
+                ));
+            }
+            if self.components[..at]
+                .iter()
+                .any(|other| other.domain == *domain)
+            {
+                refuse(format!(
+                    "[[components]] with the domain {domain} is given twice"
+                ));
+            }
+            if let ComponentPlace::Address(address) = &component.place
+                && address.port() != 0
+                && clients.contains(&address)
+            {
+                refuse(format!(
+                    "{address} is given twice: a port has one kind of connection"
+                ));
+            }
+        }
+        if !self.components.is_empty() && (self.is_clustered() || self.settings.server.split) {
+            let message = "[[components]] are for a server that is one process and stands alone: \
+                           they cannot be had with `cluster.engine` or `server.split`";
+            refuse(message.to_owned());
         }
         problems
     }
@@ -450,6 +517,16 @@ impl Config {
             let note = "accepted messages may be lost with the machine: store.durability is memory";
             notes.push(note.into());
         }
+        for component in &self.components {
+            if let ComponentPlace::Address(address) = &component.place
+                && !address.ip().is_loopback()
+            {
+                notes.push(format!(
+                    "the stream of component {} is not encrypted: it comes to {address}",
+                    component.domain
+                ));
+            }
+        }
         for (module, needed) in crate::node::modules_off(self) {
             if let Some(needed) = needed {
                 notes.push(format!(
@@ -555,6 +632,9 @@ impl Config {
                 );
                 if new.is_live { &mut live } else { &mut later }.push(line);
             }
+        }
+        if self.components != new.components {
+            later.push("[[components]] are others".to_owned());
         }
         (live, later)
     }

@@ -2,6 +2,7 @@
 //! of a node with or without listeners, and errors in the operator's terms. Owns that translation
 //! and nothing else.
 
+mod components;
 mod stores;
 
 use std::fmt::Display;
@@ -127,6 +128,7 @@ impl Running {
         options.cluster = cluster;
         let mut listeners = listeners(config);
         listeners.extend(web.listeners);
+        listeners.extend(components::listeners(config));
         let limits = network_limits(config);
         Running::start_as(config, certificates, store, (options, listeners, limits))
     }
@@ -262,6 +264,17 @@ impl Running {
     /// Every address bound for the web, likewise.
     pub(crate) fn web_addresses(&self) -> Vec<(SocketAddr, bool)> {
         self.addresses_of(net::Speaks::Http)
+    }
+
+    /// Every place bound for components.
+    pub(crate) fn component_places(&self) -> Vec<String> {
+        let all = self.node.addresses().iter().zip(&self.listeners);
+        let own = all.filter(|(_, one)| matches!(one.speaks, net::Speaks::Component(_)));
+        own.map(|(address, listener)| match &listener.path {
+            Some(path) => path.display().to_string(),
+            None => address.to_string(),
+        })
+        .collect()
     }
 
     fn addresses_of(&self, what: net::Speaks) -> Vec<(SocketAddr, bool)> {
@@ -509,6 +522,7 @@ fn options(config: &Config) -> server::Options {
         },
         pubsub: pubsub(config),
         pep: pep(config),
+        components: components::options(config),
         web: web(config),
         modules: modules(config),
         limits: node_limits(config),

@@ -251,6 +251,9 @@ fn start(config: &Config, web: node::Web) -> Result<(Running, Option<Member>), F
         let tls = if is_direct { "direct TLS" } else { "STARTTLS" };
         tracing::info!(%address, tls, "listening for clients");
     }
+    for place in running.component_places() {
+        tracing::info!(place, "listening for components");
+    }
     Ok((running, member))
 }
 
@@ -292,6 +295,9 @@ pub(crate) fn announce(config: &Config, running: &Running) {
     for (address, is_tls) in running.web_addresses() {
         let kind = if is_tls { "HTTPS" } else { "HTTP" };
         let _ = writeln!(said, "  {address}  {kind}");
+    }
+    for place in running.component_places() {
+        let _ = writeln!(said, "  {place}  components");
     }
     let _ = writeln!(
         said,

@@ -155,6 +155,8 @@ pub(crate) struct C2sService {
     pub(crate) bans: (u32, Arc<Lists>),
     /// What the log says of failed logins.
     pub(crate) failed_logins: Repeats,
+    /// Streams of components that have not shaken hands, the oldest first.
+    pub(crate) strangers: Vec<(ConnRef, AddressKey)>,
 }
 
 impl C2sService {
@@ -764,7 +766,7 @@ impl C2sService {
             Control::Close => conn.close(cx),
             Control::Costs(time) => cx.charge(time),
             // Taken by `web`, before it comes here.
-            Control::Web(_) => {}
+            Control::Web(_) | Control::Component(_) => {}
         }
         self.carry_out(cx, conn);
         // What came behind the question that has been answered now goes on.

@@ -13,8 +13,9 @@ use net::AddressKey;
 use stdx::time::{Moment, Timestamp};
 use store::Store;
 use telemetry::Counter;
-use wire::{Message, NotTaken, OfRoom, Source, ToRoom};
+use wire::{Message, NotTaken, OfRoom, Source, Stanza, ToRoom};
 use xml::Frame;
+use xml::build::Writer;
 use xmpp::error::StanzaError;
 
 use crate::address;
@@ -56,6 +57,8 @@ pub(crate) struct Home {
     pub crypto: Pool,
     /// How the node is set up.
     pub options: Arc<Options>,
+    /// Domains that components serve.
+    components: Vec<Name>,
     /// Extensions that answer for accounts beside [`crate::modules::MODULES`].
     pub(crate) extensions: Extensions,
     /// Bounds of what sessions are given, as [`Options::delivery`] says.
@@ -129,6 +132,8 @@ impl Home {
         let limits = RefCell::new(Rc::new(options.limits.clone()));
         let name = options.cluster.as_ref().and_then(|it| it.away.name());
         let own = name.map(|name| place.slots().node(&name));
+        let served = options.components.served.iter();
+        let components = served.map(|one| Name::from(&*one.domain)).collect();
         Home {
             io,
             remote,
@@ -141,6 +146,7 @@ impl Home {
             inbox_limits: Arc::new(options.delivery.inbox()),
             caps: RefCell::new(caps::Table::new(options.pep.caps.clone())),
             options,
+            components,
             extensions,
             limits,
             talkers: RefCell::new(Talkers::new(talkers)),
@@ -235,6 +241,7 @@ impl Home {
             || self.hosts_nodes(domain)
             || self.hosts_search(domain)
             || self.service_at(domain).is_some()
+            || self.component_of(domain).is_some()
     }
 
     /// Whether a domain is one of accounts.
@@ -259,7 +266,19 @@ impl Home {
 
     /// Whether a domain is itself the address of an entity.
     pub(crate) fn is_entity(&self, domain: &str) -> bool {
-        self.hosts_nodes(domain) || self.service_at(domain).is_some()
+        self.hosts_nodes(domain)
+            || self.service_at(domain).is_some()
+            || self.component_of(domain).is_some()
+    }
+
+    /// The domain of the component that serves an address, if one does. One entity stands for all
+    /// addresses of such a domain.
+    pub(crate) fn component_of(&self, address: &str) -> Option<&Name> {
+        if self.components.is_empty() {
+            return None; // As almost everywhere.
+        }
+        let domain = address::domain(address);
+        self.components.iter().find(|own| ***own == *domain)
     }
 
     /// The small service at an address, if it is one's.
@@ -335,6 +354,23 @@ impl Home {
     pub(crate) fn send(
         &self,
         mail: &mut impl Mail,
+        to: (ShardId, &Name),
+        said: Said,
+        activate: bool,
+    ) -> Option<Said> {
+        let Some(domain) = self.component_of(to.1) else {
+            return self.send_there(mail, to, said, activate);
+        };
+        let said = Said {
+            message: addressed(said.message, to.1),
+            debt: said.debt,
+        };
+        self.send_there(mail, (self.place.shard(domain), domain), said, activate)
+    }
+
+    fn send_there(
+        &self,
+        mail: &mut impl Mail,
         (shard, to): (ShardId, &Name),
         said: Said,
         activate: bool,
@@ -368,7 +404,13 @@ impl Home {
                     Refused::Quarantined => Refusal::Quarantined,
                     Refused::Full => Refusal::Full,
                 };
-                let answer = self.not_taken(name, stanza.source, why, None);
+                // A domain of a component stands for all of its addresses.
+                let own = stanza.frame.attr("to").unwrap_or_default();
+                let own = match self.component_of(name) {
+                    Some(_) => address::bare(&own),
+                    None => name,
+                };
+                let answer = self.not_taken(own, stanza.source, why, None);
                 let to = Name::from(address::bare(&from));
                 self.say(core, &to, Message::NotTaken(answer), false);
             }
@@ -458,6 +500,39 @@ impl Home {
         if refused.is_some() {
             mail.stats().count(Counter::ActorDropped);
         }
+    }
+}
+
+/// What is said to one address of a component, as the stanza that says so by itself: the entity
+/// that hears it stands for many.
+fn addressed(message: Message, to: &str) -> Message {
+    match message {
+        Message::Stanza(mut stanza) => {
+            if stanza.frame.attr_raw("to").is_none() {
+                let full;
+                let to = match &stanza.resource {
+                    None => to,
+                    Some(resource) => {
+                        full = format!("{to}/{resource}");
+                        &full
+                    }
+                };
+                stanza.frame = stanza.frame.edit().set_attr("to", to).finish();
+            }
+            Message::Stanza(stanza)
+        }
+        // RFC 6121 section 4.3.
+        Message::Probe { from } => {
+            let mut bytes = Vec::new();
+            let mut writer = Writer::new(&mut bytes);
+            writer.open("presence").attr("type", "probe");
+            writer.attr("from", &from).attr("to", to).close();
+            match Frame::parse(bytes) {
+                Ok(probe) => Message::Stanza(Stanza::new(None, probe)),
+                Err(_) => Message::Probe { from },
+            }
+        }
+        other => other,
     }
 }
 

@@ -8,6 +8,7 @@ use actor::{Actor, Context, Core, EntityClass, Leave, Mail as _, Name, Reason, R
 use net::ConnRef;
 use wire::Message;
 
+use crate::component::ComponentActor;
 use crate::elsewhere::Elsewhere;
 use crate::ending::Abort;
 use crate::entity::kind::{Other, Row};
@@ -27,6 +28,7 @@ const KINDS: &[Row] = &[
     row::<RoomActor>(),
     row::<NodesActor>(),
     row::<ServiceActor>(),
+    row::<ComponentActor>(),
 ];
 
 const fn row<T: Tenant>() -> Row {

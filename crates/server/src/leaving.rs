@@ -369,7 +369,8 @@ impl Leaving {
             return;
         };
         let (bare, resource) = address::split(&to);
-        if !home.serves(address::domain(bare)) || address::local(bare).is_none() {
+        let is_entity = address::local(bare).is_some() || home.component_of(bare).is_some();
+        if !home.serves(address::domain(bare)) || !is_entity {
             return self.come_back(&frame, bare, home, cx);
         }
         let kind = frame.attr_raw("type");

@@ -7,6 +7,8 @@ pub mod away;
 mod blocklist;
 mod c2s;
 pub mod chaos;
+mod component;
+mod component_stream;
 mod elsewhere;
 mod ending;
 mod entity;

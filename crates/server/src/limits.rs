@@ -298,3 +298,27 @@ pub(crate) const MOVE_RETRY: Duration = Duration::from_millis(1);
 
 /// Pause behind the last of them; then accounts are told once more.
 pub(crate) const MOVE_PAUSE: Duration = Duration::from_millis(50);
+
+/// The usual [`crate::options::Components::handshake_timeout`].
+pub(crate) const COMPONENT_HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Bytes of one element before the handshake of a component.
+pub(crate) const COMPONENT_NEGOTIATION_BYTES_MAX: u32 = 8 * 1024;
+
+/// The usual [`crate::options::Components::strangers_max`]. Each costs a descriptor and about a
+/// kilobyte.
+pub(crate) const COMPONENT_STRANGERS_MAX: usize = 64;
+
+/// The usual [`crate::options::Components::strangers_per_address_max`].
+pub(crate) const COMPONENT_STRANGERS_EACH_MAX: usize = 8;
+
+/// The usual [`crate::options::Components::sent_max`]. Each costs about 100 bytes until the
+/// component answers the ping behind it; requests cost their stanza.
+pub(crate) const COMPONENT_SENT_MAX: usize = 1_024;
+
+/// The usual [`crate::options::Components::sent_bytes_max`]. With the largest stanza on top it is
+/// far below the output at which a connection ends.
+pub(crate) const COMPONENT_SENT_BYTES_MAX: usize = 512 * 1024;
+
+/// The usual [`crate::options::Components::answer_timeout`].
+pub(crate) const COMPONENT_ANSWER: Duration = Duration::from_secs(30);

@@ -2,6 +2,7 @@
 //! the binary does, and documents them.
 
 mod anywhere;
+mod components;
 mod moves;
 
 use std::net::{IpAddr, SocketAddr};
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::anywhere::Anywhere;
+pub use self::components::{Component, Components, Secret};
 pub use self::moves::{Balance, Moves};
 use crate::away::Cluster;
 use crate::limits::{
@@ -66,6 +68,8 @@ pub struct Options {
     pub pubsub: Pubsub,
     /// Nodes of accounts.
     pub pep: Pep,
+    /// Domains that other programs serve.
+    pub components: Components,
     /// Streams over HTTP, and everything else on their port.
     pub web: Web,
     /// Which extensions are on. One that is off is neither announced nor answered, whatever the

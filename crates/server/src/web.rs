@@ -24,6 +24,7 @@ use xml::Framer;
 use xmpp::bosh::Condition;
 
 use crate::c2s::{C2sService, Conn, Framing};
+use crate::component_stream::ComponentStream;
 use crate::ending::Abort;
 use crate::home::Home;
 use crate::join::{Comer, Edge, Far};
@@ -46,6 +47,8 @@ pub(crate) enum Connection {
     Far(Box<Far>),
     /// One that is about to be that.
     Coming(Option<Box<Comer>>),
+    /// A component's stream.
+    Component(Box<ComponentStream>),
 }
 
 impl Connection {
@@ -54,6 +57,7 @@ impl Connection {
         match self {
             Connection::Stream(stream) => Some(stream.address),
             Connection::Http(http) => Some(http.client()),
+            Connection::Component(stream) => Some(stream.address),
             Connection::Pipe(_)
             | Connection::Edge(_)
             | Connection::Far(_)
@@ -92,6 +96,9 @@ impl Service for C2sService {
                 Connection::Stream(self.begin(cx, peer.address.ip(), framing))
             }
             Speaks::Http => Connection::Http(Box::new(self.begin_http(cx, peer))),
+            Speaks::Component(port) => {
+                Connection::Component(Box::new(self.begin_component(cx, peer, port)))
+            }
         }
     }
 
@@ -105,6 +112,7 @@ impl Service for C2sService {
             Connection::Edge(edge) => self.receive_edge(cx, edge, input),
             Connection::Far(far) => self.receive_far(cx, far, input),
             Connection::Coming(_) => input.len(),
+            Connection::Component(stream) => self.receive_component(cx, stream, input),
             Connection::Pipe(pipe) => self.receive_pipe(cx, pipe, input),
             Connection::Http(http) => {
                 let (used, upgrade) = self.receive_http(cx, http, input);
@@ -132,6 +140,7 @@ impl Service for C2sService {
             Connection::Pipe(_)
             | Connection::Edge(_)
             | Connection::Far(_)
+            | Connection::Component(_)
             | Connection::Coming(_) => {}
         }
     }
@@ -141,6 +150,9 @@ impl Service for C2sService {
             return;
         };
         match (conn, msg) {
+            (Connection::Component(stream), control::Control::Component(msg)) => {
+                self.told_component(cx, stream, msg);
+            }
             (Connection::Stream(stream), control::Control::Web(msg)) => {
                 self.told_session(cx, stream, *msg);
             }
@@ -164,6 +176,7 @@ impl Service for C2sService {
                 Connection::Http(_)
                 | Connection::Pipe(_)
                 | Connection::Edge(_)
+                | Connection::Component(_)
                 | Connection::Coming(_),
                 _,
             ) => {}
@@ -199,6 +212,7 @@ impl Service for C2sService {
             Connection::Http(http) => self.http_overdue(cx, http),
             Connection::Edge(edge) => self.edge_overdue(cx, edge),
             Connection::Far(far) => self.far_overdue(cx, far),
+            Connection::Component(stream) => self.component_overdue(cx, stream),
             Connection::Pipe(_) | Connection::Coming(_) => {}
         }
     }
@@ -212,7 +226,10 @@ impl Service for C2sService {
                     *conn = self.come(cx, *comer);
                 }
             }
-            Connection::Http(_) | Connection::Edge(_) | Connection::Far(_) => {}
+            Connection::Http(_)
+            | Connection::Edge(_)
+            | Connection::Far(_)
+            | Connection::Component(_) => {}
         }
     }
 
@@ -221,7 +238,10 @@ impl Service for C2sService {
             Connection::Stream(stream) => self.collect_session(cx, stream, out),
             Connection::Edge(edge) => self.collect_session(cx, edge.stream(), out),
             Connection::Far(far) => self.collect_far(cx, far, out),
-            Connection::Http(_) | Connection::Pipe(_) | Connection::Coming(_) => {}
+            Connection::Http(_)
+            | Connection::Pipe(_)
+            | Connection::Component(_)
+            | Connection::Coming(_) => {}
         }
     }
 
@@ -230,7 +250,10 @@ impl Service for C2sService {
             Connection::Http(http) => http.pipe(),
             Connection::Pipe(pipe) => Some(pipe.to),
             Connection::Edge(edge) => return self.edge_written(cx, edge),
-            Connection::Stream(_) | Connection::Far(_) | Connection::Coming(_) => None,
+            Connection::Stream(_)
+            | Connection::Far(_)
+            | Connection::Component(_)
+            | Connection::Coming(_) => None,
         };
         if let Some(other) = other {
             // One that is gone is closed for that reason already.
@@ -260,6 +283,7 @@ impl Service for C2sService {
             Connection::Http(http) => http.drain(cx),
             Connection::Edge(edge) => self.drain_edge(cx, edge),
             Connection::Far(far) => self.drain_far(cx, far),
+            Connection::Component(stream) => self.drain_component(cx, stream),
             Connection::Pipe(_) | Connection::Coming(_) => {}
         }
     }
@@ -281,6 +305,7 @@ impl Service for C2sService {
                 self.gone(shard, id, stream, why);
             }
             Connection::Http(http) => self.http_closed(shard, id, &http),
+            Connection::Component(stream) => self.component_closed(shard, id, &stream, why),
             Connection::Pipe(pipe) => self.pipe_closed(shard, &pipe),
             Connection::Edge(edge) => self.edge_closed(shard, id, edge, why),
             Connection::Far(far) => self.far_closed(shard, id, far, why),
@@ -314,7 +339,10 @@ impl C2sService {
             // The name of a connection that is something else by now, or of another life.
             (
                 Control::Request(incoming),
-                Connection::Pipe(_) | Connection::Far(_) | Connection::Coming(_),
+                Connection::Pipe(_)
+                | Connection::Far(_)
+                | Connection::Component(_)
+                | Connection::Coming(_),
             ) => {
                 self.refuse_request(cx.mail(), incoming.ticket, Condition::ItemNotFound);
                 None

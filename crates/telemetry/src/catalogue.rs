@@ -163,6 +163,11 @@ catalogue! {
         RangeStreamMicros => "roost_range_stream_microseconds_total", "Time in which those waited";
         BoshPassed => "roost_bosh_passed_total", "Requests over BOSH for other nodes' sessions";
         BoshUnanswered => "roost_bosh_unanswered_total", "Connections closed for want of an answer";
+        ComponentsLoaded => "roost_components_loaded_total", "Domains of components taken up";
+        ComponentStanzasIn => "roost_component_stanzas_in_total", "Stanzas taken from components";
+        ComponentStanzasOut => "roost_component_stanzas_out_total", "Stanzas written to components";
+        ComponentsAway => "roost_components_away_total", "Stanzas for components that were away";
+        ComponentsRefused => "roost_components_refused_total", "Streams of components refused";
     }
 }
 
@@ -192,6 +197,8 @@ catalogue! {
         QueueMessages => "roost_queue_messages", "Messages that wait for who does not keep up";
         Services => "roost_services", "Small services that are loaded";
         RangesLate => "roost_ranges_late", "Ranges on their way between shards for long";
+        Components => "roost_components", "Domains of components that are loaded";
+        ComponentsAttached => "roost_components_attached", "Components that are there";
     }
 }
 

@@ -24,7 +24,7 @@ pub struct NotTaken {
 }
 
 /// Numbers of refusals, which stay what they are.
-const REFUSALS: [(Refusal, u8); 8] = [
+const REFUSALS: [(Refusal, u8); 9] = [
     (Refusal::Full, 1),
     (Refusal::Unreadable, 2),
     (Refusal::Quarantined, 3),
@@ -33,6 +33,7 @@ const REFUSALS: [(Refusal, u8); 8] = [
     (Refusal::Final, 6),
     (Refusal::Silent, 7),
     (Refusal::Unread, 8),
+    (Refusal::Away, 9),
 ];
 
 impl NotTaken {

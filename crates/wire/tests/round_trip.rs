@@ -69,6 +69,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         Refusal::Final,
         Refusal::Silent,
         Refusal::Unread,
+        Refusal::Away,
     ])
 }
 

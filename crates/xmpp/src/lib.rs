@@ -1,9 +1,10 @@
 //! XMPP as sans-IO values and machines: addresses, stanzas, errors, SASL, stream management, and
-//! the stream of a client up to its bound resource. Nothing here opens a socket, reads a clock or
-//! rolls dice.
+//! the streams of a client, up to its bound resource, and of a component. Nothing here opens a
+//! socket, reads a clock or rolls dice.
 
 pub mod addr;
 pub mod bosh;
+pub mod component;
 pub mod error;
 pub mod form;
 pub mod framing;

@@ -5,6 +5,8 @@
 pub const CLIENT: &str = "jabber:client";
 /// Content namespace of server streams (RFC 6120 section 4.8.2).
 pub const SERVER: &str = "jabber:server";
+/// Content namespace of streams of components (XEP-0114).
+pub const COMPONENT_ACCEPT: &str = "jabber:component:accept";
 /// The stream element itself and its features (RFC 6120 section 4.8.1).
 pub const STREAMS: &str = "http://etherx.jabber.org/streams";
 /// `<open/>` and `<close/>` of streams over WebSocket (RFC 7395 section 3.3.2).

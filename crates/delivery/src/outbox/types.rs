@@ -44,10 +44,13 @@ pub enum Refusal {
     Crashed,
     /// The destination refuses it for good.
     Final,
-    /// It said nothing for [`crate::OutboxLimits::answer_timeout`].
+    /// It said nothing for [`crate::OutboxLimits::answer_timeout`]; or says itself that nobody will
+    /// know whether it has taken the entry.
     Silent,
     /// The sender's own log could not be read.
     Unread,
+    /// Whoever serves the destination is not there.
+    Away,
 }
 
 impl Refusal {
@@ -61,7 +64,8 @@ impl Refusal {
             | Refusal::Unreadable
             | Refusal::Quarantined
             | Refusal::Silent
-            | Refusal::Unread => false,
+            | Refusal::Unread
+            | Refusal::Away => false,
         }
     }
 
@@ -76,6 +80,7 @@ impl Refusal {
             Refusal::Final => "refused",
             Refusal::Silent => "no answer",
             Refusal::Unread => "log unreadable",
+            Refusal::Away => "away",
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use super::components;
 use super::table::{Key, SECTIONS};
 
 /// The default file: every key with its meaning, bound and default, commented out.
@@ -32,7 +33,7 @@ pub(crate) fn default_file() -> String {
             let _ = writeln!(out, "#{} = {}", key.name, key.default);
         }
     }
-    out
+    out + &components::default_file()
 }
 
 /// The reference page.
@@ -61,7 +62,7 @@ pub(crate) fn markdown() -> String {
             let _ = writeln!(out, "{}", row(key));
         }
     }
-    out
+    out + &components::markdown()
 }
 
 fn row(key: &Key) -> String {
@@ -84,7 +85,7 @@ fn joined(lines: &[&str]) -> String {
         .join(" ")
 }
 
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {

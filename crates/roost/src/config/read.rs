@@ -7,6 +7,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::components::{self, ComponentSettings};
 use super::nearest::nearest;
 use super::table::{Key, SECTIONS, Section};
 use super::value::FromPlain;
@@ -76,6 +77,20 @@ impl<'t> Values<'t> {
         value
     }
 
+    /// The tables `[[components]]`, as far as they are right.
+    pub(super) fn components(&mut self) -> Vec<ComponentSettings> {
+        let Some(given) = self.table.get(components::NAME) else {
+            return Vec::new();
+        };
+        let (settings, problems) = components::read(given.get_ref());
+        let problems = problems.into_iter().map(|(span, message)| Problem {
+            line: Some(line_of(self.text, &span.unwrap_or_else(|| given.span()))),
+            message,
+        });
+        self.problems.extend(problems);
+        settings
+    }
+
     /// All values taken, and all problems in the order of the file.
     pub(super) fn finish(mut self) -> (Vec<Resolved>, Vec<Problem>) {
         self.problems.sort_by_key(|problem| problem.line);
@@ -101,6 +116,8 @@ impl<'t> Values<'t> {
                     line: Some(line),
                     message: format!("`{0}` is a section: write [{0}]", section.name),
                 }),
+                // Each of its tables is looked at when it is read.
+                (None, _) if name.get_ref() == components::NAME => {}
                 (None, DeValue::Table(_)) if find("", name.get_ref()).is_none() => {
                     problems.push(Problem {
                         line: Some(line),
@@ -207,7 +224,7 @@ fn unknown_key(section: &str, name: &str) -> String {
 }
 
 /// A name of the file in a message: without control characters, and not endless.
-fn shown(name: &str) -> String {
+pub(super) fn shown(name: &str) -> String {
     const SHOWN_MAX: usize = 80;
     name.chars()
         .take(SHOWN_MAX)

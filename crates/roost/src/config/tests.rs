@@ -464,3 +464,138 @@ fn a_cluster_that_could_not_serve_is_refused() {
     let notes = idle.notes().join("\n");
     assert!(notes.contains("[cluster] does nothing"), "{notes}");
 }
+
+const COMPONENT: &str = "[[components]]\ndomain = \"irc.localhost\"\n\
+                         listen = \"127.0.0.1:5347\"\nsecret = \"0123456789abcdef\"\n";
+
+#[test]
+fn components_have_a_table_each() {
+    let text = format!(
+        "{COMPONENT}{}",
+        COMPONENT
+            .replace("irc.localhost", "SMS.Example.org")
+            .replace("listen = \"127.0.0.1:5347\"", "socket = \"sms.sock\"")
+    );
+    let config = parse(&text).expect("accepted");
+    let domains = config.components.iter().map(|one| one.domain.as_str());
+    assert_eq!(
+        domains.collect::<Vec<_>>(),
+        ["irc.localhost", "sms.example.org"]
+    );
+    let place = |at: usize| config.components[at].place.clone();
+    let address = "127.0.0.1:5347".parse().expect("an address");
+    assert_eq!(place(0), ComponentPlace::Address(address));
+    assert_eq!(
+        place(1),
+        ComponentPlace::Socket("/etc/roost/sms.sock".into())
+    );
+    assert_eq!(config.components[0].secret.reveal(), "0123456789abcdef");
+    assert!(!format!("{config:?}").contains("0123456789abcdef"));
+    assert_eq!(config.notes(), Vec::<String>::new());
+    let outside = COMPONENT.replace("127.0.0.1", "192.0.2.1");
+    let outside = parse(&outside).expect("accepted");
+    assert_eq!(outside.notes().len(), 1, "its stream is not encrypted");
+    let (_, later) = config.changes(&outside);
+    assert_eq!(later, ["[[components]] are others"]);
+}
+
+#[test]
+fn what_is_wrong_with_a_component_is_said() {
+    let with = |from: &str, to: &str| COMPONENT.replace(from, to);
+    let cases = [
+        (
+            with("secret =", "secrt ="),
+            "4: unknown key `components.secrt`; did you mean `secret`?",
+        ),
+        (
+            with("domain =", "colour ="),
+            "2: unknown key `components.colour`; there are domain,",
+        ),
+        (
+            with("domain = \"irc.localhost\"\n", ""),
+            "1: [[components]] needs `domain`",
+        ),
+        (
+            with("listen = \"127.0.0.1:5347\"\n", ""),
+            "needs `listen` or `socket`",
+        ),
+        (
+            with("secret = \"0123456789abcdef\"\n", ""),
+            "needs `secret` or `secret_file`",
+        ),
+        (
+            with("listen =", "socket = \"a\"\nlisten ="),
+            "has `listen` and `socket`",
+        ),
+        (
+            with("secret =", "secret_file = \"a\"\nsecret ="),
+            "has `secret` and `secret_file`",
+        ),
+        (
+            with("0123456789abcdef", "short"),
+            "4: `components.secret` takes text of 16 to 1024",
+        ),
+        (
+            with("0123456789abcdef", ""),
+            "4: `components.secret` is empty",
+        ),
+        (
+            with("127.0.0.1:5347", "localhost"),
+            "3: `components.listen` takes an address",
+        ),
+        (
+            with("irc.localhost", "localhost"),
+            "localhost is served by the server itself",
+        ),
+        (
+            with("irc.localhost", "conference.localhost"),
+            "conference.localhost is served by",
+        ),
+        (
+            with("127.0.0.1:5347", "127.0.0.1:5280"),
+            "127.0.0.1:5280 is given twice",
+        ),
+        (
+            format!("{COMPONENT}{COMPONENT}"),
+            "the domain irc.localhost is given twice",
+        ),
+        (
+            format!("{COMPONENT}[server]\nsplit = true\n"),
+            "cannot be had with",
+        ),
+        (
+            "[components]\ndomain = \"a\"\n".to_owned(),
+            "1: `components` is a list of tables",
+        ),
+        (
+            "components = [1]\n".to_owned(),
+            "1: `components` is a list of tables",
+        ),
+    ];
+    for (text, expected) in cases {
+        let said = problems(&text);
+        assert!(said.contains(expected), "{text}: {said}");
+        assert!(!said.contains("0123456789abcdef"), "{said}");
+    }
+}
+
+#[test]
+fn the_secret_of_a_component_may_be_in_a_file() {
+    let folder = std::env::temp_dir().join(format!("roost-secret-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let text = COMPONENT.replace(
+        "secret = \"0123456789abcdef\"",
+        "secret_file = \"irc.secret\"",
+    );
+    let parse = || Config::parse(&text, Some(&folder.join("roost.toml")));
+    let missing = parse().expect_err("it is not there").to_string();
+    assert!(missing.contains("`components.secret_file`"), "{missing}");
+    let write = |secret: &str| fs::write(folder.join("irc.secret"), secret).expect("a file");
+    write("short\n");
+    let short = parse().expect_err("too short").to_string();
+    assert!(short.contains("16 to 1024 bytes, this one 5"), "{short}");
+    write("0123456789abcdef\n");
+    let config = parse().expect("accepted");
+    assert_eq!(config.components[0].secret.reveal(), "0123456789abcdef");
+    fs::remove_dir_all(&folder).expect("a folder");
+}

@@ -53,6 +53,29 @@ pub(crate) enum Control {
     Close,
     /// Something between a connection of the web and the session behind it.
     Web(Box<web::Control>),
+    /// What the domain of a component says to its stream.
+    Component(ToComponent),
+}
+
+/// What the domain of a component says to its stream.
+pub(crate) enum ToComponent {
+    /// It has taken the stream: the actor behind it. The answer to the handshake is written.
+    Attached(Addr<UserMsg>),
+    /// The stream ends.
+    Ends(Ending),
+}
+
+/// Why the server ends the stream of a component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The domain has a component already.
+    Conflict,
+    /// It did not answer a ping.
+    Silent,
+    /// Its domain's actor crashed.
+    Crashed,
+    /// Others came that have not shaken hands either.
+    Crowded,
 }
 
 /// A full address and the actor behind it.

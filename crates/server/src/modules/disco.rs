@@ -106,8 +106,8 @@ fn host_info(request: &HostRequest<'_>) -> Answer {
     info(node.as_deref(), &[HOST_IDENTITY], &features)
 }
 
-/// The services of a domain: where its rooms and its nodes are, where it is searched, and small
-/// ones.
+/// The services of a domain: where its rooms and its nodes are, where it is searched, small ones,
+/// and components.
 fn host_items(request: &HostRequest<'_>) -> Answer {
     let to = request.frame.attr("to").unwrap_or_default();
     let options = request.options;
@@ -122,8 +122,21 @@ fn host_items(request: &HostRequest<'_>) -> Answer {
     let services = request.services.iter();
     let services = services.flat_map(|service| service.hosts(std::slice::from_ref(&domain)));
     let services: Vec<String> = services.collect();
+    let components = options.components.served.iter().map(|one| &one.domain);
+    let components = components.filter(|one| listed_at(one, &options.domains) == Some(&domain));
+    let own = own.chain(components);
     let own: Vec<&str> = own.chain(&services).map(String::as_str).collect();
     items(request.is_set, request.payload.attr("node").is_some(), &own)
+}
+
+/// Which domain of accounts lists a component: the closest one above it, or the default one.
+fn listed_at<'a>(component: &str, domains: &'a [String]) -> Option<&'a String> {
+    let is_above = |domain: &&String| {
+        let rest = component.strip_suffix(domain.as_str());
+        rest.is_some_and(|rest| rest.ends_with('.'))
+    };
+    let above = domains.iter().filter(is_above);
+    above.max_by_key(|domain| domain.len()).or(domains.first())
 }
 
 pub(crate) fn info(
@@ -169,4 +182,22 @@ pub(crate) fn items(is_set: bool, has_node: bool, addresses: &[&str]) -> Answer 
     }
     writer.close();
     Answer::Result(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_component_is_listed_once_at_the_closest_domain() {
+        let domains = ["a.org", "b.a.org", "c.net"].map(String::from);
+        let listed = |component| listed_at(component, &domains).map(String::as_str);
+        assert_eq!(listed("irc.a.org"), Some("a.org"));
+        assert_eq!(listed("irc.b.a.org"), Some("b.a.org"));
+        assert_eq!(listed("x.irc.c.net"), Some("c.net"));
+        for elsewhere in ["irc.example.com", "irca.org"] {
+            assert_eq!(listed(elsewhere), Some("a.org"), "the default one");
+        }
+        assert_eq!(listed_at("irc.a.org", &[]), None);
+    }
 }

@@ -191,6 +191,12 @@ impl From<&'static [&'static Module]> for Extensions {
 /// Extensions that live below this crate, in the stream or in the connection.
 pub const BELOW: &[Xep] = &[
     Xep {
+        number: 114,
+        name: "Jabber Component Protocol",
+        version: "1.6",
+        note: "A component for each domain in `[[components]]` (docs/components.md).",
+    },
+    Xep {
         number: 124,
         name: "Bidirectional-streams Over Synchronous HTTP (BOSH)",
         version: "1.11.2",

@@ -86,6 +86,8 @@ impl Layout {
         under.extensions = under.extensions.with(&options.modules);
         let others = options.rooms.hosts.iter().chain(&options.pubsub.hosts);
         let others = others.chain(options.search_hosts());
+        let components = options.components.served.iter().map(|one| &one.domain);
+        let others = others.chain(components);
         let services = under.extensions.services.iter();
         let services = services.flat_map(|service| service.hosts(&options.domains));
         let services: Vec<String> = services.collect();
@@ -94,7 +96,8 @@ impl Layout {
         let is_twice = |at: &usize| all[..*at].contains(&all[*at]);
         if let Some(at) = (options.domains.len()..all.len()).find(is_twice) {
             return Err(StartError::Options(format!(
-                "{} can be one thing: a domain of accounts, rooms, nodes, searches or a service",
+                "{} can be one thing: a domain of accounts, rooms, nodes, searches, a service or a \
+                 component",
                 all[at]
             )));
         }
@@ -274,6 +277,7 @@ impl Setup {
             keeper,
             bans: (0, Arc::default()),
             failed_logins: Repeats::several(FAILED_LOGIN_LINES),
+            strangers: Vec::new(),
         }
     }
 }

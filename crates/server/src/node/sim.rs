@@ -38,6 +38,7 @@ const ROUNDS_MAX: usize = 10_000;
 pub struct Sim {
     drivers: Vec<net::Driver<C2sService>>,
     address: SocketAddr,
+    components: SocketAddr,
     journal: Arc<TwinJournal>,
     /// What is under it.
     inline: Arc<InlineJournal>,
@@ -143,15 +144,21 @@ impl Sim {
             crypto: Pool::inline(),
             extensions,
         };
-        let listeners = vec![net::Listener::new(([127, 0, 0, 1], 0).into())];
+        let clients = net::Listener::new(([127, 0, 0, 1], 0).into());
+        let components = net::Listener {
+            speaks: net::Speaks::Component(0),
+            ..clients.clone()
+        };
+        let listeners = vec![clients, components];
         let mut layout = Layout::new(options, listeners, limits, None, store, under)?;
         let mut drivers = Vec::new();
         for (index, shard) in layout.shards.into_iter().enumerate() {
             let (driver, setup) = (layout.network.seed(index), layout.setup.clone());
             drivers.push(setup.build(driver, shard)?);
         }
-        let address = layout.network.addresses().first().copied();
-        let address = address.ok_or_else(|| StartError::Options("no port".to_owned()))?;
+        let [address, components] = *layout.network.addresses() else {
+            return Err(StartError::Options("no port".to_owned()));
+        };
         let Setup {
             store,
             place,
@@ -163,6 +170,7 @@ impl Sim {
         Ok(Sim {
             drivers,
             address,
+            components,
             journal,
             inline,
             rng: Rng::with_seed(seed),
@@ -193,6 +201,11 @@ impl Sim {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it listens for components, those of number 0.
+    pub fn components(&self) -> SocketAddr {
+        self.components
     }
 
     /// Has an account made, as an administrator does. What became of it shows when its user logs

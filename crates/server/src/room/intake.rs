@@ -192,7 +192,8 @@ impl RoomActor {
     /// (XEP-0045 section 10.4). Of who is at home elsewhere nobody knows whether he is there.
     fn look_for(&mut self, heirs: Vec<String>, delivery: Delivery, cx: &mut Context<'_, UserMsg>) {
         let home = &self.life.home;
-        let may_be = |who: &String| !home.serves(address::domain(who));
+        let is_elsewhere = |who: &str| !home.serves(address::domain(who));
+        let may_be = |who: &String| is_elsewhere(who) || home.component_of(who).is_some();
         if heirs.len() > HEIRS_MAX || heirs.iter().any(may_be) {
             return self.give(delivery, (false, None), cx);
         }

@@ -31,7 +31,7 @@ impl User {
             // One sees oneself without a subscription, and neither a domain nor a room nor a
             // service keeps a roster.
             Destination::Own | Destination::Host | Destination::RoomHost => return,
-            Destination::Local if !self.home.hosts_accounts(address::domain(to)) => return,
+            Destination::Local if !self.keeps_roster(to) => return,
             Destination::Remote => {
                 let error = StanzaError::new(Condition::RemoteServerNotFound);
                 return self.reply_error(conn, frame, &error, cx);
@@ -119,6 +119,11 @@ impl User {
             self.forward(&from, Delivery::new(None, frame), true, cx);
         }
         self.follow(&from, inbound.follow, cx);
+    }
+
+    /// Whether somebody at an address may keep a roster: accounts do, and components decide.
+    fn keeps_roster(&self, bare: &str) -> bool {
+        self.home.hosts_accounts(address::domain(bare)) || self.home.component_of(bare).is_some()
     }
 
     fn follow(&mut self, contact: &str, follow: Follow, cx: &mut Context<'_, UserMsg>) {

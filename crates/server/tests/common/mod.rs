@@ -63,6 +63,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
             ..server::options::Rooms::default()
         },
         pep: server::options::Pep::default(),
+        components: server::options::Components::default(),
         pubsub: server::options::Pubsub {
             hosts: vec!["pubsub.localhost".into()],
             ..server::options::Pubsub::default()

@@ -2,7 +2,7 @@
 //! of it over real sockets.
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -216,19 +216,14 @@ impl World {
     }
 
     fn open(&mut self) -> Peer {
-        let address = self.sim.as_ref().expect("it runs").address();
-        let socket = TcpStream::connect(address).expect("it listens");
-        socket.set_nonblocking(true).expect("a socket");
-        // What is sent can be read at once.
-        socket.set_nodelay(true).expect("a socket");
-        let mut peer = Peer {
-            socket,
-            seen: String::new(),
-            may_end: false,
-            has_ended: false,
-        };
+        let mut peer = Peer::new(self.sim.as_ref().expect("it runs").address());
         peer.ask(self, OPEN, "</stream:features>");
         peer
+    }
+
+    /// A connection where components come in, which has said nothing.
+    pub(crate) fn stranger(&mut self) -> Peer {
+        Peer::new(self.sim.as_ref().expect("it runs").components())
     }
 
     pub(crate) fn connect(&mut self, user: &str) -> Peer {
@@ -273,6 +268,19 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    fn new(address: SocketAddr) -> Peer {
+        let socket = TcpStream::connect(address).expect("it listens");
+        socket.set_nonblocking(true).expect("a socket");
+        // What is sent can be read at once.
+        socket.set_nodelay(true).expect("a socket");
+        Peer {
+            socket,
+            seen: String::new(),
+            may_end: false,
+            has_ended: false,
+        }
+    }
+
     pub(crate) fn send(&mut self, text: &str) {
         let written = self.socket.write_all(text.as_bytes());
         self.has_ended |= self.may_end && written.is_err();

@@ -1,0 +1,439 @@
+//! Domains that other programs serve (XEP-0114, docs/components.md): who is let in, what goes to
+//! and fro, and what becomes of it while the program is away, slow, silent or killed.
+
+mod common;
+
+use std::time::Duration;
+
+use common::world::{Peer, World, bodies};
+use server::options::{Component, Secret};
+
+const DOMAIN: &str = "irc.localhost";
+const SECRET: &str = "a secret of some length";
+const AT: &str = "nick@irc.localhost";
+
+const NO_STORE: &str = "<no-store xmlns='urn:xmpp:hints'/>";
+const GONE: &str = "<remote-server-timeout";
+
+fn world(change: impl FnOnce(&mut server::Options)) -> World {
+    World::patient(|options| {
+        options.components.served = vec![Component {
+            domain: DOMAIN.to_owned(),
+            secret: Secret::new(SECRET.to_owned()),
+            port: 0,
+        }];
+        change(options);
+    })
+}
+
+fn header(domain: &str) -> String {
+    format!(
+        "<stream:stream to='{domain}' xmlns='jabber:component:accept' \
+         xmlns:stream='http://etherx.jabber.org/streams'>"
+    )
+}
+
+/// A stream on which the handshake has been said.
+fn handshake(world: &mut World, domain: &str, secret: &str) -> Peer {
+    let mut peer = world.stranger();
+    let header = peer.ask(
+        world,
+        &header(domain),
+        "xmlns:stream='http://etherx.jabber.org/streams'>",
+    );
+    let (_, id) = header.split_once("id='").expect("an id");
+    let (id, _) = id.split_once('\'').expect("its end");
+    let hash = xmpp::sasl::sha1_hex(format!("{id}{secret}").as_bytes());
+    peer.send(&format!("<handshake>{hash}</handshake>"));
+    peer
+}
+
+fn attach(world: &mut World) -> Peer {
+    let mut peer = handshake(world, DOMAIN, SECRET);
+    peer.expect(world, "<handshake/>");
+    peer
+}
+
+/// The component has read up to the next ping, and says so. Gives what it read.
+fn answer(world: &mut World, component: &mut Peer) -> String {
+    let seen = component.expect(world, "<ping xmlns='urn:xmpp:ping'/></iq>");
+    let (_, id) = seen.rsplit_once("id='roost-read-").expect("a ping of ours");
+    let (id, _) = id.split_once('\'').expect("its end");
+    component.send(&format!(
+        "<iq type='result' id='roost-read-{id}' from='{DOMAIN}' to='localhost'/>"
+    ));
+    world.work();
+    seen
+}
+
+/// Nothing is under way to the component any more. Gives what it read.
+fn settle(world: &mut World, component: &mut Peer) -> String {
+    let mut seen = String::new();
+    loop {
+        for _ in 0..20 {
+            world.work();
+            component.read();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if !component
+            .seen
+            .contains("<ping xmlns='urn:xmpp:ping'/></iq>")
+        {
+            return seen + &std::mem::take(&mut component.seen);
+        }
+        seen += &answer(world, component);
+    }
+}
+
+/// The stream ends with this error.
+fn ends_with(world: &mut World, peer: &mut Peer, error: &str) {
+    let seen = peer.expect(world, "</stream:stream>");
+    assert!(seen.contains(error), "{error}: {seen}");
+}
+
+/// Time in which senders notice that nobody answers, and try again.
+fn retry(world: &mut World) {
+    for seconds in [6, 1, 16] {
+        world.pass(Duration::from_secs(seconds));
+    }
+}
+
+#[test]
+fn who_knows_the_secret_serves_the_domain() {
+    let mut world = world(|_| ());
+    let mut wrong = handshake(&mut world, DOMAIN, "another secret");
+    ends_with(&mut world, &mut wrong, "<not-authorized");
+    let mut unknown = world.stranger();
+    unknown.send(&header("sms.localhost"));
+    ends_with(&mut world, &mut unknown, "<host-unknown");
+    let mut component = attach(&mut world);
+    let mut second = handshake(&mut world, DOMAIN, SECRET);
+    ends_with(&mut world, &mut second, "<conflict");
+    component.send("<message from='romeo@localhost' to='juliet@localhost'/>");
+    ends_with(&mut world, &mut component, "<invalid-from");
+    drop(component);
+    attach(&mut world);
+}
+
+#[test]
+fn stanzas_go_to_and_fro() {
+    let mut world = world(|_| ());
+    let mut component = attach(&mut world);
+    let mut romeo = world.login("romeo", "orchard");
+    let ask = format!("<iq type='get' id='q' to='{AT}/x'><query xmlns='urn:x'/></iq>");
+    romeo.send(&ask);
+    let seen = component.expect(&mut world, "</iq>");
+    assert!(seen.contains(&format!("to='{AT}/x'")), "{seen}");
+    assert!(seen.contains("from='romeo@localhost/orchard'"), "{seen}");
+    component.send(&format!(
+        "<iq type='result' id='q' from='{AT}/x' to='romeo@localhost/orchard'/>"
+    ));
+    romeo.expect(&mut world, "id='q'");
+    romeo.say(AT, "1");
+    let seen = component.expect(&mut world, "</message>");
+    assert!(
+        seen.contains("<body>1</body>") && !seen.contains("xmlns='jabber"),
+        "{seen}"
+    );
+    romeo.send("<presence/>");
+    component.send(&format!(
+        "<message type='chat' from='{AT}/x' to='Romeo@LOCALHOST'><body>2</body></message>"
+    ));
+    let seen = romeo.expect(&mut world, "</message>");
+    assert!(seen.contains("<body>2</body>"), "{seen}");
+    // The domain itself, and one that nobody serves.
+    component.send(&format!(
+        "<iq type='get' id='i' from='{DOMAIN}' to='localhost'>\
+         <query xmlns='http://jabber.org/protocol/disco#items'/></iq>"
+    ));
+    let items = component.expect(&mut world, "</query></iq>");
+    assert!(items.contains("<item jid='irc.localhost'/>"), "{items}");
+    component.send(&format!(
+        "<message id='m' from='{DOMAIN}' to='a@example.net'/>"
+    ));
+    component.expect(&mut world, "<remote-server-not-found");
+}
+
+#[test]
+fn who_waits_for_a_component_that_is_away_hears_so_at_once() {
+    let mut world = world(|_| ());
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.sync(&mut world);
+    let waited = [
+        format!("<iq type='get' id='1' to='{AT}'><query xmlns='urn:x'/></iq>"),
+        format!("<message id='2' to='{AT}'><body>1</body>{NO_STORE}</message>"),
+        format!("<presence id='3' to='#room@{DOMAIN}/nick'/>"),
+    ];
+    for stanza in &waited {
+        let seen = romeo.ask(&mut world, stanza, "</error>");
+        assert!(
+            seen.contains(GONE) && seen.contains("type='wait'"),
+            "{stanza}: {seen}"
+        );
+    }
+    // Presence for everybody, answers and errors wait for nothing.
+    romeo.send(&format!("<presence to='{AT}'/>"));
+    romeo.send(&format!("<iq type='result' id='4' to='{AT}'/>"));
+    let seen = romeo.sync(&mut world);
+    assert!(!seen.contains("<error"), "{seen}");
+}
+
+#[test]
+fn accepted_messages_wait_and_come_in_order_and_once() {
+    let mut world = world(|_| ());
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    for body in 1..=3 {
+        romeo.say(AT, &body.to_string());
+    }
+    let seen = romeo.sync(&mut world);
+    assert!(!seen.contains("<error"), "{seen}");
+    retry(&mut world);
+    let mut component = attach(&mut world);
+    retry(&mut world);
+    assert_eq!(bodies(&settle(&mut world, &mut component)), [1, 2, 3]);
+    romeo.say(AT, "4");
+    romeo.sync(&mut world);
+    assert_eq!(bodies(&settle(&mut world, &mut component)), [4]);
+    retry(&mut world);
+    assert_eq!(bodies(&settle(&mut world, &mut component)), [0; 0]);
+}
+
+#[test]
+fn what_a_component_did_not_show_to_have_read_comes_again_to_the_next() {
+    let mut world = world(|_| ());
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    let mut component = attach(&mut world);
+    romeo.say(AT, "1");
+    romeo.sync(&mut world);
+    assert_eq!(bodies(&answer(&mut world, &mut component)), [1]);
+    romeo.say(AT, "2");
+    romeo.say(AT, "3");
+    romeo.send(&format!(
+        "<iq type='get' id='q' to='{AT}'><query xmlns='urn:x'/></iq>"
+    ));
+    romeo.sync(&mut world);
+    component.expect(&mut world, "<query xmlns='urn:x'/></iq>");
+    drop(component);
+    let seen = romeo.expect(&mut world, "</error>");
+    assert!(seen.contains(GONE) && seen.contains("id='q'"), "{seen}");
+    let mut component = attach(&mut world);
+    retry(&mut world);
+    assert_eq!(bodies(&settle(&mut world, &mut component)), [2, 3]);
+}
+
+#[test]
+fn a_domain_that_crashes_loses_nothing() {
+    let mut world = world(|_| ());
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    let mut component = attach(&mut world);
+    romeo.say(AT, "1");
+    romeo.sync(&mut world);
+    component.expect(&mut world, "</message>");
+    world.node().kill(DOMAIN);
+    world.work();
+    ends_with(&mut world, &mut component, "<internal-server-error");
+    let mut component = attach(&mut world);
+    retry(&mut world);
+    assert_eq!(bodies(&settle(&mut world, &mut component)), [1]);
+    world.crash();
+    let mut component = attach(&mut world);
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    romeo.say(AT, "2");
+    romeo.sync(&mut world);
+    let seen = bodies(&settle(&mut world, &mut component));
+    assert_eq!(seen.last(), Some(&2), "{seen:?}");
+}
+
+#[test]
+fn a_component_that_does_not_answer_is_given_up() {
+    let mut world = world(|options| options.components.answer_timeout = Duration::from_secs(10));
+    let mut component = attach(&mut world);
+    // It is asked although there is nothing for it.
+    world.pass(Duration::from_secs(5));
+    answer(&mut world, &mut component);
+    for _ in 0..4 {
+        world.pass(Duration::from_secs(5));
+    }
+    ends_with(&mut world, &mut component, "<connection-timeout");
+    drop(component);
+    attach(&mut world);
+}
+
+#[test]
+fn a_component_that_takes_the_place_of_a_dead_one_need_not_wait_for_long() {
+    let mut world = world(|options| options.components.answer_timeout = Duration::from_secs(10));
+    let mut dead = attach(&mut world);
+    let mut next = handshake(&mut world, DOMAIN, SECRET);
+    ends_with(&mut world, &mut next, "<conflict");
+    for _ in 0..2 {
+        world.pass(Duration::from_secs(5));
+    }
+    ends_with(&mut world, &mut dead, "<connection-timeout");
+    attach(&mut world);
+}
+
+#[test]
+fn a_slow_component_gets_everything_at_its_own_pace() {
+    let mut world = world(|options| options.components.sent_max = 2);
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    let mut component = attach(&mut world);
+    for body in 1..=5 {
+        romeo.say(AT, &body.to_string());
+    }
+    romeo.sync(&mut world);
+    component.expect(&mut world, "<body>1</body>");
+    // The ping went behind the first one, and the second one behind the ping.
+    let seen = component.expect(&mut world, "<body>2</body>");
+    assert!(seen.contains("<ping "), "{seen}");
+    world.pass(Duration::from_secs(1));
+    component.read();
+    assert!(!component.seen.contains("<body>3"), "{:?}", component.seen);
+    component.send(&format!(
+        "<iq type='error' id='roost-read-1' from='{DOMAIN}' to='localhost'/>"
+    ));
+    let seen = settle(&mut world, &mut component);
+    assert_eq!(bodies(&seen), [3, 4, 5]);
+    retry(&mut world);
+    assert_eq!(bodies(&settle(&mut world, &mut component)), [0; 0]);
+}
+
+#[test]
+fn bytes_under_way_are_bounded_too() {
+    let mut world = world(|options| options.components.sent_bytes_max = 100);
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    let mut component = attach(&mut world);
+    romeo.say(AT, "1");
+    romeo.say(AT, "2");
+    romeo.sync(&mut world);
+    let seen = answer(&mut world, &mut component);
+    assert_eq!(bodies(&seen), [1]);
+    assert_eq!(bodies(&settle(&mut world, &mut component)), [2]);
+}
+
+#[test]
+fn strangers_do_not_keep_a_component_out() {
+    let mut world = world(|options| options.components.strangers_per_address_max = 2);
+    let mut first = world.stranger();
+    world.work();
+    let mut others = [world.stranger(), world.stranger()];
+    ends_with(&mut world, &mut first, "<resource-constraint");
+    let mut component = attach(&mut world);
+    ends_with(&mut world, &mut others[0], "<resource-constraint");
+    world.pass(Duration::from_secs(11));
+    ends_with(&mut world, &mut others[1], "<connection-timeout");
+    // One that has shaken hands is no stranger.
+    component.send(&format!(
+        "<message id='m' from='{DOMAIN}' to='a@example.net'/>"
+    ));
+    component.expect(&mut world, "<remote-server-not-found");
+}
+
+#[test]
+fn strangers_of_all_addresses_are_bounded() {
+    let mut world = world(|options| options.components.strangers_max = 1);
+    let mut first = world.stranger();
+    world.work();
+    let _second = world.stranger();
+    ends_with(&mut world, &mut first, "<resource-constraint");
+}
+
+#[test]
+fn subscriptions_and_presence_reach_a_component() {
+    let mut world = world(|_| ());
+    let mut component = attach(&mut world);
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.send("<presence/>");
+    for at in [AT, DOMAIN] {
+        romeo.send(&format!("<presence type='subscribe' to='{at}'/>"));
+        let seen = component.expect(&mut world, "type='subscribe'");
+        assert!(seen.contains("<presence "), "{seen}");
+        component.send(&format!(
+            "<presence type='subscribed' from='{at}' to='romeo@localhost'/>\
+             <presence type='subscribe' from='{at}' to='romeo@localhost'/>"
+        ));
+        romeo.expect(&mut world, "type='subscribed'");
+        romeo.expect(&mut world, "type='subscribe'");
+        romeo.send(&format!("<presence type='subscribed' to='{at}'/>"));
+        romeo.sync(&mut world);
+        let seen = settle(&mut world, &mut component);
+        let shown = format!("<presence from='romeo@localhost/orchard' to='{at}'/>");
+        assert!(seen.contains(&shown), "{seen}");
+    }
+    romeo.send("<presence><show>away</show></presence>");
+    romeo.sync(&mut world);
+    let seen = settle(&mut world, &mut component);
+    let shown = seen.matches("<show>away</show>").count();
+    assert_eq!(
+        (shown, seen.matches("to='").count() >= 2),
+        (2, true),
+        "{seen}"
+    );
+    // A new session asks who is there.
+    let mut tower = world.login("romeo", "tower");
+    tower.send("<presence/>");
+    tower.sync(&mut world);
+    let seen = settle(&mut world, &mut component);
+    assert_eq!(seen.matches("type='probe'").count(), 2, "{seen}");
+    assert!(seen.contains("from='romeo@localhost/tower'"), "{seen}");
+    component.send(&format!("<presence from='{AT}/x' to='romeo@localhost'/>"));
+    tower.expect(&mut world, &format!("from='{AT}/x'"));
+    // And a component asks whether a user is.
+    component.send(&format!(
+        "<presence type='probe' from='{AT}' to='romeo@localhost'/>"
+    ));
+    let seen = component.expect(&mut world, "romeo@localhost/tower");
+    assert!(seen.contains("<presence "), "{seen}");
+}
+
+#[test]
+fn a_user_of_a_component_is_in_a_room_for_as_long_as_it_is_there() {
+    let mut world = world(|_| ());
+    let mut component = attach(&mut world);
+    let mut romeo = world.login("romeo", "orchard");
+    let room = "hall@conference.localhost";
+    let muc = "<x xmlns='http://jabber.org/protocol/muc'/>";
+    romeo.send(&format!("<presence to='{room}/romeo'>{muc}</presence>"));
+    romeo.expect(&mut world, "code='110'");
+    romeo.send(&format!(
+        "<iq type='set' id='conf' to='{room}'><query xmlns='http://jabber.org/protocol/muc#owner'>\
+         <x xmlns='jabber:x:data' type='submit'/></query></iq>"
+    ));
+    romeo.expect(&mut world, "id='conf'");
+    component.send(&format!(
+        "<presence from='{AT}/x' to='{room}/nick'>{muc}</presence>"
+    ));
+    romeo.expect(&mut world, &format!("from='{room}/nick'"));
+    let seen = settle(&mut world, &mut component);
+    assert!(
+        seen.contains("code='110'") && seen.contains(&format!("to='{AT}/x'")),
+        "{seen}"
+    );
+    romeo.send(&format!(
+        "<message type='groupchat' to='{room}'><body>7</body></message>"
+    ));
+    romeo.expect(&mut world, "<body>7</body>");
+    let seen = settle(&mut world, &mut component);
+    assert!(seen.contains("<body>7</body>"), "{seen}");
+    component.send(&format!(
+        "<message type='groupchat' from='{AT}/x' to='{room}'><body>8</body></message>"
+    ));
+    romeo.expect(&mut world, "<body>8</body>");
+    drop(component);
+    world.work();
+    romeo.send(&format!(
+        "<message type='groupchat' to='{room}'><body>9</body></message>"
+    ));
+    let seen = romeo.expect(&mut world, "type='unavailable'");
+    assert!(seen.contains(&format!("from='{room}/nick'")), "{seen}");
+}
+
+#[test]
+fn messages_as_bytes_reach_a_component_all_the_same() {
+    let mut world = world(|options| options.wire.through_bytes = true);
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    romeo.say(AT, "1");
+    romeo.sync(&mut world);
+    let mut component = attach(&mut world);
+    retry(&mut world);
+    assert_eq!(bodies(&settle(&mut world, &mut component)), [1]);
+}
