@@ -121,9 +121,13 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
         self.attempt
     }
 
-    /// Whether nothing is pending.
+    /// Whether nothing is to be done: nothing is pending, or all that is waits for destinations
+    /// that are away. Whoever stands for those calls ([`Outbox::called`]), also if this machine is
+    /// made anew until then.
     pub fn is_at_rest(&self) -> bool {
-        self.pending == 0 && self.handed == self.tail && self.lagging.is_empty()
+        let lagging = || self.lagging.values();
+        let parked: u32 = lagging().map(|own| own.pending).sum();
+        self.pending == parked && self.handed == self.tail && lagging().all(Lagging::is_parked)
     }
 
     /// Entries accepted and not settled.

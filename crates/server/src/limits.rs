@@ -322,3 +322,19 @@ pub(crate) const COMPONENT_SENT_BYTES_MAX: usize = 512 * 1024;
 
 /// The usual [`crate::options::Components::answer_timeout`].
 pub(crate) const COMPONENT_ANSWER: Duration = Duration::from_secs(30);
+
+/// The usual [`crate::options::Components::listed_max`]. Each costs about 200 bytes while the
+/// domain is loaded, and a part of it in the store.
+pub(crate) const COMPONENT_LISTED_MAX: usize = 10_000;
+
+/// The usual [`crate::options::Components::calls_max`]: each may load an account.
+pub(crate) const COMPONENT_CALLS_MAX: usize = 64;
+
+/// The usual [`crate::options::Components::call_pause`].
+pub(crate) const COMPONENT_CALL_PAUSE: Duration = Duration::from_millis(100);
+
+/// The usual [`crate::options::Components::call_again`].
+pub(crate) const COMPONENT_CALL_AGAIN: Duration = Duration::from_secs(15 * 60);
+
+/// Time that an account has to say that it was called; then it is called again.
+pub(crate) const COMPONENT_CALL_DEADLINE: Duration = Duration::from_secs(10);

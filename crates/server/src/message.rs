@@ -141,6 +141,9 @@ pub(crate) enum UserMsg {
     },
     /// The node has started, and the user's log has something to be done.
     Wake,
+    /// A destination that was away may be there again, or what waits for it may have to come back:
+    /// the user tries it. Answered when he does.
+    Called(Reply<()>),
     /// The oldest entry of the user's log may be older than any is kept.
     Aged,
     /// The answer to an IQ that had to wait for the store; `None` if somebody else gave it.

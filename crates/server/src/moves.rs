@@ -150,6 +150,10 @@ impl Mover {
         match moved {
             Ok(entities) => {
                 self.home.journal.leaves(range);
+                let place = &self.home.place;
+                self.home
+                    .queues
+                    .forget(|sender| place.range(sender) == range);
                 // There is room for one.
                 let _ = tell.try_send((one, entities));
                 Ok(())

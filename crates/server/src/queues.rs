@@ -61,6 +61,16 @@ impl Queues {
             self.published.lock().clone_from(&known);
         }
     }
+
+    /// Senders of whom that is so are at home on another shard now, which hears of them itself.
+    pub(crate) fn forget(&self, has_gone: impl Fn(&str) -> bool) {
+        let mut known = self.known.borrow_mut();
+        let before = known.len();
+        known.retain(|sender, _| !has_gone(sender));
+        if known.len() != before {
+            self.published.lock().clone_from(&known);
+        }
+    }
 }
 
 /// Messages of one sender that wait for a destination that does not keep up.
@@ -106,6 +116,10 @@ impl Stuck {
             next: match stuck.waits {
                 delivery::Waits::Retry(pause) => {
                     format!("retried in {:.1} s", pause.as_secs_f64())
+                }
+                delivery::Waits::Call(pause) => {
+                    let seconds = pause.as_secs_f64();
+                    format!("retried when it is back, or in {seconds:.0} s")
                 }
                 delivery::Waits::Read => "the log is read".to_owned(),
                 delivery::Waits::Answer => "an answer is awaited".to_owned(),

@@ -51,6 +51,9 @@ pub(super) struct Lagging {
     pub(super) last: Option<Refusal>,
     /// An entry at which the destination crashed, and how often.
     crashes: Option<(Place, u8)>,
+    /// When the first entry of what was read last is too old to wait for a destination that is
+    /// away; `None` if that was never read: then it is young.
+    expires: Option<Moment>,
     state: State,
 }
 
@@ -156,6 +159,7 @@ impl Lagging {
             failures: 0,
             last: None,
             crashes: None,
+            expires: None,
             state: if in_flight.is_empty() {
                 State::Idle
             } else {
@@ -204,6 +208,11 @@ impl Lagging {
 
     pub(super) fn waits(&self) -> bool {
         matches!(self.state, State::Waiting { .. })
+    }
+
+    /// Whether it waits to be called.
+    pub(super) fn is_parked(&self) -> bool {
+        self.waits() && self.last == Some(Refusal::Away)
     }
 
     pub(super) fn is_reading(&self, id: ReadId) -> bool {
@@ -262,6 +271,9 @@ impl Lagging {
     pub(super) fn waits_for(&self, now: Moment) -> Waits {
         match &self.state {
             State::Idle => Waits::Nothing,
+            State::Waiting { until, .. } if self.is_parked() => {
+                Waits::Call(until.saturating_since(now))
+            }
             State::Waiting { until, .. } => Waits::Retry(until.saturating_since(now)),
             State::Reading(_) => Waits::Read,
             State::Handed { .. } => Waits::Answer,
@@ -300,6 +312,10 @@ impl Lagging {
                     return Step::Return(entry.place, reason);
                 }
                 break; // Those in front of it go first.
+            }
+            if over.is_empty() {
+                let left = limits.give_up_after.saturating_sub(age(entry.at, wall));
+                self.expires = Some(now + left);
             }
             let attempt = attempt.next();
             over.push((at, HandOver { after, attempt }));
@@ -404,7 +420,11 @@ impl Lagging {
         self.failures = self.failures.saturating_add(1);
         self.last = Some(why);
         self.read_through = self.mark;
-        let until = now + limits.pause(self.failures);
+        let mut until = now + limits.pause(self.failures);
+        if why == Refusal::Away {
+            // It is called. An entry that is too old is tried as often as others before it goes.
+            until = until.max(self.expires.unwrap_or(now + limits.give_up_after));
+        }
         let in_flight = match std::mem::replace(&mut self.state, State::Idle) {
             State::Handed { in_flight, .. } | State::Waiting { in_flight, .. } => in_flight,
             _ => VecDeque::new(),

@@ -1,4 +1,4 @@
-//! What operators may see and do of destinations that lag.
+//! What operators may see and do of destinations that lag, and what calls them.
 
 use std::fmt::Debug;
 
@@ -30,6 +30,15 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
             self.read_for(dest);
         }
         waits
+    }
+
+    /// Destinations that were away may be there again: they are tried at once.
+    pub fn called(&mut self) {
+        let parked = self.lagging.iter().filter(|(_, own)| own.is_parked());
+        let parked: Vec<D> = parked.map(|(dest, _)| *dest).collect();
+        for dest in parked {
+            self.retry_now(dest);
+        }
     }
 
     /// Returns to the sender what waits for a destination now. Returns how many entries that is; 0

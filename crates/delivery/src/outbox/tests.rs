@@ -4,6 +4,8 @@ mod edges;
 
 use std::time::Duration;
 
+use stdx::time::Timestamp;
+
 use super::*;
 
 type Sender = Outbox<u8, &'static str>;
@@ -98,6 +100,82 @@ fn only_who_waits_is_tried_at_once() {
     assert!(!outbox.retry_now(2), "it is read");
 }
 
+#[test]
+fn who_is_away_is_tried_when_it_is_called() {
+    let limits = OutboxLimits::default();
+    let start = (place(0), place(0));
+    let mut outbox = Sender::recover(limits, Attempt::default(), start, 0, []);
+    let now = Moment::ZERO;
+    outbox.accepted();
+    let over = outbox.committed(place(1), 1, now).expect("it keeps up");
+    let refused = (place(1), over.attempt);
+    outbox.handle_refused(1, refused, Refusal::Away, None, now);
+    assert!(outbox.is_at_rest(), "nothing is to be done");
+    assert_eq!(outbox.deadline(), Some(now + limits.give_up_after));
+    outbox.accepted();
+    assert!(!outbox.is_at_rest(), "one is being committed");
+    assert_eq!(outbox.committed(place(2), 1, now), None);
+    assert!(outbox.is_at_rest() && outbox.pending() == 2);
+    assert_eq!(outbox.poll_effect(), None, "it waits with the first one");
+    let waits = outbox.stuck(now).next().expect("it lags").waits;
+    assert_eq!(waits, Waits::Call(limits.give_up_after));
+    // Somebody else is not away.
+    outbox.accepted();
+    assert!(outbox.committed(place(3), 2, now).is_some());
+    assert!(!outbox.is_at_rest());
+    outbox.handle_taken(2, place(3), now);
+    assert!(outbox.is_at_rest());
+    outbox.called();
+    let effect = outbox.poll_effect();
+    assert!(matches!(effect, Some(Effect::Read { dest: Some(1), .. })));
+    assert!(!outbox.is_at_rest(), "it is read");
+    outbox.called();
+    assert_eq!(outbox.poll_effect(), None, "once");
+}
+
+#[test]
+fn what_is_too_old_for_who_is_away_is_tried_and_comes_back() {
+    let limits = OutboxLimits::default();
+    let (ends, lagging) = ((place(1), place(1)), [(1, place(0), 1)]);
+    let mut outbox = Sender::recover(limits, Attempt::default(), ends, 1, lagging);
+    let (mut now, at) = (Moment::ZERO, Timestamp::from_millis(0));
+    let age = limits.give_up_after.as_millis() as i64;
+    let page = Page {
+        entries: vec![Listed {
+            place: place(1),
+            dest: 1,
+            at,
+        }],
+        through: place(1),
+    };
+    let mut attempts = 0;
+    loop {
+        let Some(Effect::Read { id, .. }) = outbox.poll_effect() else {
+            panic!("it is not read");
+        };
+        let over = outbox.handle_page(id, Some(&page), now, Timestamp::from_millis(age));
+        let [(0, over)] = over[..] else {
+            break;
+        };
+        attempts += 1;
+        let refused = (place(1), over.attempt);
+        outbox.handle_refused(1, refused, Refusal::Away, None, now);
+        let due = outbox.deadline().expect("it is tried again");
+        assert!(due <= now + limits.retry_max, "soon");
+        now = due;
+        outbox.handle_timeout(now);
+    }
+    assert_eq!(attempts, limits.give_up_attempts_min);
+    let effect = outbox.poll_effect();
+    assert!(matches!(
+        effect,
+        Some(Effect::Return {
+            reason: Reason::Expired { .. },
+            ..
+        })
+    ));
+}
+
 /// What was taken behind one that was not leaves the window with its destination.
 #[test]
 fn what_leaves_the_window_is_counted_once() {
@@ -173,11 +251,11 @@ fn an_old_entry_is_left_to_its_destination() {
             entries: vec![Listed {
                 place: place(1),
                 dest: 1,
-                at: stdx::time::Timestamp::from_millis(0),
+                at: Timestamp::from_millis(0),
             }],
             through: place(1),
         };
-        let wall = stdx::time::Timestamp::from_millis(age);
+        let wall = Timestamp::from_millis(age);
         let over = outbox.handle_page(id, Some(&page), Moment::ZERO, wall);
         assert_eq!((over.is_empty(), outbox.lags()), (lags, lags), "{age}");
     }
@@ -249,7 +327,7 @@ fn a_page_of_all_has_edges() {
     let Some(Effect::Read { id, .. }) = outbox.poll_effect() else {
         panic!("it is read");
     };
-    let at = stdx::time::Timestamp::from_millis(0);
+    let at = Timestamp::from_millis(0);
     let listed = |number| Listed {
         place: place(number),
         dest: 1,
@@ -330,7 +408,7 @@ fn tried_again(outbox: &mut Sender) -> Attempt {
     let Some(Effect::Read { id, .. }) = outbox.poll_effect() else {
         panic!("it is read");
     };
-    let at = stdx::time::Timestamp::from_millis(0);
+    let at = Timestamp::from_millis(0);
     let entry = Listed {
         place: place(1),
         dest: 1,

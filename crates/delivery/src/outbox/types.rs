@@ -49,7 +49,8 @@ pub enum Refusal {
     Silent,
     /// The sender's own log could not be read.
     Unread,
-    /// Whoever serves the destination is not there.
+    /// Whoever serves the destination is not there, and has the sender called when he is
+    /// ([`super::Outbox::called`]). Tried again only when the entry is too old to wait.
     Away,
 }
 
@@ -193,6 +194,8 @@ pub struct Stuck<D> {
 pub enum Waits {
     /// The next attempt, in this time.
     Retry(Duration),
+    /// To be called by whoever stands for it, or this time.
+    Call(Duration),
     /// A page of the log.
     Read,
     /// An answer of the destination.

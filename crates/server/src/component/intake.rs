@@ -105,7 +105,7 @@ impl ComponentActor {
     ) {
         cx.stats().count(Counter::ComponentsAway);
         if let Some(logged) = logged {
-            return self.refuse(&logged, Refusal::Away, cx);
+            return self.list(&logged, cx);
         }
         let is_silent = match stanza::parse_kind(&delivery.frame) {
             Ok(Kind::Presence(kind)) => !is_awaited(kind, delivery),
@@ -194,7 +194,7 @@ impl ComponentActor {
         home.say(cx, &logged.from, Message::Taken { by, seq }, false);
     }
 
-    fn refuse(&self, logged: &Logged, why: Refusal, cx: &mut Context<'_, UserMsg>) {
+    pub(super) fn refuse(&self, logged: &Logged, why: Refusal, cx: &mut Context<'_, UserMsg>) {
         let home = &self.life.home;
         let answer = home.not_taken(&logged.to, logged.source, why, None);
         home.say(cx, &logged.from, Message::NotTaken(answer), false);

@@ -9,7 +9,7 @@
 //!
 //! | what | a component is there | it is away | its stream ends before the answer |
 //! |---|---|---|---|
-//! | a message of somebody's log | taken, with the answer | refused: it comes again | it comes again |
+//! | a message of somebody's log | taken, with the answer | its sender waits to be called (`list`) | it comes again |
 //! | a request | written | `remote-server-timeout` | `remote-server-timeout` |
 //! | another message | written | `remote-server-timeout` | nothing |
 //! | presence for a resource, or about a subscription | written | `remote-server-timeout` | nothing |
@@ -18,8 +18,10 @@
 //!
 //! While so much is under way that was not answered, what comes waits in the mailbox.
 
+mod calls;
 mod intake;
 mod link;
+mod list;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -41,7 +43,9 @@ use crate::leaving::{Bounds, Counters, Leaving};
 use crate::message::control::{Control, Ending, ToComponent};
 use crate::message::{Delivery, Said, UserMsg};
 use crate::operator::{AdminAnswer, AdminCommand};
+use calls::{Change, Stored};
 use link::Link;
+use list::List;
 
 pub(crate) use link::answered_ping;
 
@@ -66,17 +70,31 @@ pub(crate) enum Word {
     Gone(ConnRef),
     /// The domain looks whether its component still answers.
     Look,
+    /// Senders may be called.
+    Call,
+    /// A sender was called: whether he heard it.
+    Heard(Name, u64, bool),
+    /// It is time to call all senders, although the component is away.
+    CallAgain,
 }
 
 /// One domain.
 pub(crate) struct ComponentActor {
-    life: Life<()>,
+    life: Life<Change>,
     /// Up to where messages were taken, by sender and recipient.
     marks: Marks<u64>,
     /// The stream of the component, if it is there.
     link: Option<Link>,
     /// A [`Word::Look`] is on its way.
     will_look: bool,
+    /// Who has messages for it.
+    list: List,
+    /// The store has such an entity.
+    is_made: bool,
+    /// A [`Word::Call`] is on its way.
+    will_call: bool,
+    /// A [`Word::CallAgain`] is on its way.
+    will_call_again: bool,
 }
 
 impl ComponentActor {
@@ -103,6 +121,7 @@ impl ComponentActor {
         cx.stats().raise(Gauge::ComponentsAttached);
         self.link = Some(Link::new(conn));
         self.look_later(cx);
+        self.call_all(cx);
     }
 
     /// The stream has ended. What nobody knows to be read is not taken.
@@ -137,6 +156,8 @@ impl ComponentActor {
         }
         self.ping(cx);
         self.look_later(cx);
+        // Those who did not hear it.
+        self.call_all(cx);
     }
 
     /// Asks the component whether it has read what it was sent, unless it is being asked.
@@ -170,9 +191,9 @@ fn end(home: &Home, conn: ConnRef, why: Ending, cx: &mut Context<'_, UserMsg>) {
 
 impl Tenant for ComponentActor {
     const KIND: &'static Kind = &KIND;
-    type Stored = ();
+    type Stored = Stored;
     type Word = Word;
-    type Change = ();
+    type Change = Change;
 
     fn new(name: Name, home: Rc<Home>) -> Self {
         // What others are sent leaves at once.
@@ -189,24 +210,42 @@ impl Tenant for ComponentActor {
             marks: Marks::new([], SEEN_MAX, false),
             link: None,
             will_look: false,
+            list: List::default(),
+            is_made: false,
+            will_call: false,
+            will_call_again: false,
         }
     }
 
-    fn life(&self) -> &Life<()> {
+    fn life(&self) -> &Life<Change> {
         &self.life
     }
 
-    fn life_mut(&mut self) -> &mut Life<()> {
+    fn life_mut(&mut self) -> &mut Life<Change> {
         &mut self.life
     }
 
-    /// The store has nothing of it.
-    fn read(&self) -> impl FnOnce(&Store) -> Result<(), StoreError> + Send + 'static {
-        |_| Ok(())
+    fn read(&self) -> impl FnOnce(&Store) -> Result<Stored, StoreError> + Send + 'static {
+        let name = self.life.name.clone();
+        move |store| calls::read(store, &name)
     }
 
-    fn recover(&mut self, (): (), _cx: &mut Context<'_, UserMsg>) -> Result<(), StoreError> {
+    fn recover(
+        &mut self,
+        stored: Stored,
+        _cx: &mut Context<'_, UserMsg>,
+    ) -> Result<(), StoreError> {
+        self.is_made = stored.is_some();
+        self.list = List::recover(stored.unwrap_or_default());
         Ok(())
+    }
+
+    fn ready(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.call_again_later(cx);
+        if self.link.is_some() {
+            // It could not be read for a while.
+            self.call_all(cx);
+        }
     }
 
     fn said(&mut self, said: Said, cx: &mut Context<'_, UserMsg>) {
@@ -236,6 +275,9 @@ impl Tenant for ComponentActor {
                 }
             }
             Word::Look => self.look(cx),
+            Word::Call => self.call_some(cx),
+            Word::Heard(sender, call, is_heard) => self.heard(sender, call, is_heard, cx),
+            Word::CallAgain => self.call_again(cx),
         }
     }
 
@@ -248,11 +290,17 @@ impl Tenant for ComponentActor {
         reply.send(cx, AdminAnswer::Absent);
     }
 
-    /// It appends nothing.
-    fn decided(&mut self, _decided: Decided<()>, _cx: &mut Context<'_, UserMsg>) {}
+    fn decided(&mut self, decided: Decided<Change>, cx: &mut Context<'_, UserMsg>) {
+        self.recorded(decided, cx);
+    }
 
+    /// Who is on the list has to be called.
     fn is_idle(&self) -> bool {
-        self.link.is_none()
+        self.link.is_none() && self.list.is_empty()
+    }
+
+    fn must_come_back(&self) -> bool {
+        !self.list.is_empty()
     }
 
     /// What is under way to the component is known here alone.

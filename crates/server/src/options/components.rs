@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::limits::{
-    COMPONENT_ANSWER, COMPONENT_HANDSHAKE, COMPONENT_SENT_BYTES_MAX, COMPONENT_SENT_MAX,
+    COMPONENT_ANSWER, COMPONENT_CALL_AGAIN, COMPONENT_CALL_PAUSE, COMPONENT_CALLS_MAX,
+    COMPONENT_HANDSHAKE, COMPONENT_LISTED_MAX, COMPONENT_SENT_BYTES_MAX, COMPONENT_SENT_MAX,
     COMPONENT_STRANGERS_EACH_MAX, COMPONENT_STRANGERS_MAX,
 };
 
@@ -28,6 +29,16 @@ pub struct Components {
     pub sent_bytes_max: usize,
     /// Time that a component has to answer a ping; then its stream ends.
     pub answer_timeout: Duration,
+    /// Senders on the list of a domain whose component is away, which are called when it is there.
+    /// Others try again by themselves, with pauses that double.
+    pub listed_max: usize,
+    /// Senders of a list that are called at a time.
+    pub calls_max: usize,
+    /// Pause between two times that senders are called.
+    pub call_pause: Duration,
+    /// How often all of a list are called while the component is away, so that what waits for too
+    /// long comes back although its sender is not loaded.
+    pub call_again: Duration,
 }
 
 impl Default for Components {
@@ -40,6 +51,10 @@ impl Default for Components {
             sent_max: COMPONENT_SENT_MAX,
             sent_bytes_max: COMPONENT_SENT_BYTES_MAX,
             answer_timeout: COMPONENT_ANSWER,
+            listed_max: COMPONENT_LISTED_MAX,
+            calls_max: COMPONENT_CALLS_MAX,
+            call_pause: COMPONENT_CALL_PAUSE,
+            call_again: COMPONENT_CALL_AGAIN,
         }
     }
 }

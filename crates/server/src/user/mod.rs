@@ -520,6 +520,7 @@ impl Actor for User {
             UserMsg::Leaves => self.record_all(cx),
             UserMsg::Expire { number, since } => self.expire(number, since, cx),
             UserMsg::Wake => self.is_woken = self.phase == Phase::Unreadable,
+            UserMsg::Called(reply) => self.is_called(reply, cx),
             UserMsg::Aged => self.look_at_age(cx),
             UserMsg::Answer(answer) => self.answered(answer.map(|answer| *answer), cx),
             UserMsg::AskAgain => self.ask_again(cx),
@@ -558,7 +559,10 @@ impl Actor for User {
             let (shard, name) = (cx.shard(), Name::clone(&self.name));
             let _ = cx.send_named(shard, &name, UserMsg::Wake);
         }
-        self.home.queues.note(&self.name, None);
+        // What waits for who is away is there although he is not loaded.
+        if !is_over {
+            self.home.queues.note(&self.name, None);
+        }
         self.home.journal.forget(cx.myself());
         self.answer_the_rest(cx);
         let taking = self.turn.as_mut().and_then(|turn| turn.taking.take());

@@ -2,7 +2,7 @@
 //! recipients' homes (docs/delivery.md). The decisions are those of [`delivery::Outbox`]; this file
 //! performs them: it reads the log, sends, and tells the user what comes back.
 
-use actor::{Context, Mail, Name};
+use actor::{Context, Mail, Name, Reply};
 use delivery::{
     Accept, Attempt, Effect as Step, HandOver, Listed, Page, Place, ReadId, Reason, Recipients,
     Refusal,
@@ -14,11 +14,11 @@ use wire::NotTaken;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
-use super::User;
 use super::barrier::{Effect, Origin};
 use super::log::{Draft, frame_bytes};
 use super::own::OwnMsg;
 use super::session::Session;
+use super::{Phase, User};
 use crate::address;
 use crate::home::Home;
 use crate::message::{CameBack, Delivery, UserMsg};
@@ -321,6 +321,18 @@ impl User {
     /// Names the outbox: it is another one whenever the user has been read again.
     pub(super) fn outbox_life(&mut self) -> u64 {
         self.log().outbox.last_attempt().number() >> ATTEMPT_BITS
+    }
+
+    /// Destinations that were away may be there again.
+    pub(super) fn is_called(&mut self, reply: Reply<()>, cx: &mut Context<'_, UserMsg>) {
+        if self.phase == Phase::Unreadable {
+            return; // Without an answer he is called again.
+        }
+        if let Some(log) = &mut self.log {
+            log.outbox.called();
+            self.work_on_outbox(cx);
+        }
+        reply.send(cx, ());
     }
 
     pub(super) fn read_outgoing(&mut self, read: ToRead, cx: &mut Context<'_, UserMsg>) {
