@@ -137,13 +137,6 @@ impl Way {
         self.queue.lock().unwrap().clear();
     }
 
-    /// So many packets arrive of those that are held.
-    pub(crate) fn let_through(&self, from: NodeId, packets: usize) {
-        for _ in 0..packets {
-            self.let_one_through(from).unwrap();
-        }
-    }
-
     /// One packet arrives of those that are held, if there is one. What it is.
     pub(crate) fn let_one_through(&self, from: NodeId) -> Option<wire::Kind> {
         let packet = self.queue.lock().unwrap().pop_front()?;
