@@ -124,8 +124,10 @@ pub(crate) fn bind(spec: &Listener, count: usize) -> io::Result<(SocketAddr, Vec
 /// Binds a socket in the file system. One that is there and that nobody listens at any more is
 /// left over from a process that was killed.
 fn bind_path(path: &Path, count: usize) -> io::Result<Vec<Bound>> {
-    if UnixStream::connect(path).is_ok() {
-        return Err(io::ErrorKind::AddrInUse.into());
+    match UnixStream::connect(path) {
+        Ok(_) => return Err(io::ErrorKind::AddrInUse.into()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(error),
+        Err(_) => {}
     }
     match fs::symlink_metadata(path) {
         Ok(there) if there.file_type().is_socket() => fs::remove_file(path)?,

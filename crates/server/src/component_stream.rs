@@ -63,7 +63,6 @@ impl C2sService {
         let address = peer.address.ip();
         self.strangers.push((cx.id(), AddressKey::of(address)));
         if let Some(oldest) = self.stranger_too_many() {
-            cx.mail().stats().count(Counter::ComponentsRefused);
             let end = Control::Component(ToComponent::Ends(Ending::Crowded));
             // One that is gone has ended.
             let _ = self.home.io.control(cx.mail(), oldest, end);
@@ -178,12 +177,25 @@ impl C2sService {
                 Effect::Stanza(frame) => self.component_says(cx, stream, frame),
                 Effect::Close => {
                     // What comes for it from here on does not go over any more.
-                    if stream.domain.is_some() {
-                        let _ = self.tell_domain(cx, stream, Word::Gone(cx.id()));
+                    match stream.domain {
+                        Some(_) => {
+                            let _ = self.tell_domain(cx, stream, Word::Gone(cx.id()));
+                        }
+                        None => self.note_refused(cx, stream),
                     }
                     cx.close_after_flush();
                 }
             }
+        }
+    }
+
+    /// It ends before its domain took it: its secret is another one, or its domain, or it said
+    /// something else; the error that it was sent says what.
+    fn note_refused(&mut self, cx: &mut Cx<'_>, stream: &ComponentStream) {
+        cx.mail().stats().count(Counter::ComponentsRefused);
+        if let Some(more) = self.failed_logins.due(cx.now()) {
+            let domain = stream.machine.domain();
+            tracing::warn!(domain, address = %stream.address, more, "a component was not let in");
         }
     }
 
@@ -205,9 +217,12 @@ impl C2sService {
         error: StreamError,
         text: &str,
     ) {
-        cx.mail().stats().count(Counter::ComponentsRefused);
         let mut effects = Vec::new();
         let machine = &mut stream.machine;
+        if stream.domain.is_some() {
+            let (domain, address) = (machine.domain(), stream.address);
+            tracing::warn!(domain, %address, "the stream of a component ends: {text}");
+        }
         machine.abort(error, Some(text), cx.out(), &mut effects);
         self.carry_out_component(cx, stream, effects);
     }
@@ -246,7 +261,9 @@ impl C2sService {
         answer_with(cx, &frame, &StanzaError::new(condition));
     }
 
-    /// A stanza for an account, a room or a service goes on, with the credit of the stream.
+    /// A stanza for an account, a room or a service goes on, with the credit of the stream; not
+    /// with that for a component: one that is slow would hold up what this one answers, and a
+    /// component that writes to itself would wait for its own answer.
     fn pass_on_from_component(
         &self,
         cx: &mut Cx<'_>,
@@ -257,7 +274,7 @@ impl C2sService {
         let (home, conn) = (&self.home, cx.id());
         let frame = delivery.frame.clone();
         let activates = activates(kind, home.hosts_rooms(address::domain(bare)));
-        if Debt::goes_along(home, conn, &frame) {
+        if home.component_of(bare).is_none() && Debt::goes_along(home, conn, &frame) {
             delivery.debt = Some(Debt::passed_on(home, conn, &frame));
             cx.sent_on();
         }

@@ -313,8 +313,13 @@ pub(crate) const COMPONENT_STRANGERS_MAX: usize = 64;
 pub(crate) const COMPONENT_STRANGERS_EACH_MAX: usize = 8;
 
 /// The usual [`crate::options::Components::sent_max`]. Each costs about 100 bytes until the
-/// component answers the ping behind it; requests cost their stanza.
-pub(crate) const COMPONENT_SENT_MAX: usize = 1_024;
+/// component answers the ping behind it; requests cost their stanza. A component that takes less
+/// than half a second for a stanza answers in time for all of them.
+pub(crate) const COMPONENT_SENT_MAX: usize = 64;
+
+/// The usual [`crate::options::Components::pairs_max`]: far more than wait in a mailbox, so that
+/// what is handed over again is recognised. Each costs 16 bytes.
+pub(crate) const COMPONENT_PAIRS_MAX: usize = 16_384;
 
 /// The usual [`crate::options::Components::sent_bytes_max`]. With the largest stanza on top it is
 /// far below the output at which a connection ends.

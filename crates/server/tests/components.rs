@@ -315,6 +315,38 @@ fn a_slow_component_gets_everything_at_its_own_pace() {
     assert_eq!(bodies(&settle(&mut world, &mut component)), [0; 0]);
 }
 
+/// Goal: what waits for longer than its answer is handed over again, and is recognised however many
+/// others were read in between; beyond the bound on pairs it comes again.
+#[test]
+fn what_waits_for_long_is_read_once() {
+    const EACH: u32 = 40;
+    for (pairs_max, is_once) in [(80, true), (40, false)] {
+        let mut world = world(|options| {
+            options.components.sent_max = 2;
+            options.components.pairs_max = pairs_max;
+        });
+        let mut component = attach(&mut world);
+        for (at, user) in ["romeo", "juliet"].into_iter().enumerate() {
+            let (mut client, _) = world.login_managed(user, "orchard");
+            for one in 0..EACH {
+                let body = at as u32 * EACH + one;
+                client.say(&format!("n{one}@{DOMAIN}"), &body.to_string());
+            }
+            client.sync(&mut world);
+        }
+        // Nothing is answered for longer than senders wait.
+        for seconds in [6, 1] {
+            world.pass(Duration::from_secs(seconds));
+        }
+        let mut seen = bodies(&settle(&mut world, &mut component));
+        let read = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len() as u32, 2 * EACH, "nothing is lost");
+        assert_eq!(read == seen.len(), is_once, "{read} for {pairs_max} pairs");
+    }
+}
+
 #[test]
 fn bytes_under_way_are_bounded_too() {
     let mut world = world(|options| options.components.sent_bytes_max = 100);

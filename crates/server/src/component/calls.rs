@@ -8,6 +8,7 @@ use store::{NodeEntry, Record, Store, StoreError};
 use super::link::Logged;
 use super::list::{Entered, part_of, sender_of};
 use super::{ComponentActor, Word};
+use crate::entity::Tenant as _;
 use crate::entity::life::{Decided, Phase};
 use crate::entity::service::NO_NODE;
 use crate::limits::COMPONENT_CALL_DEADLINE;
@@ -31,7 +32,9 @@ pub(crate) type Stored = Option<Vec<Name>>;
 pub(super) fn read(store: &Store, name: &str) -> Result<Stored, StoreError> {
     let mut senders = Vec::new();
     let is_made = store.load_node_parts(name, |entry| {
-        if let NodeEntry::Part { part, .. } = entry {
+        if let NodeEntry::Part { node, part, .. } = entry
+            && node == NO_NODE
+        {
             senders.extend(sender_of(part));
         }
         Ok(())
@@ -95,7 +98,10 @@ impl ComponentActor {
                 }
                 self.call_if_there(&sender, cx);
             }
-            Change::Off(sender) if !is_durable => self.list.is_listed_still(&sender),
+            Change::Off(sender) if !is_durable => {
+                self.list.is_listed_still(&sender);
+                self.call_again_later(cx);
+            }
             Change::Off(_) => {}
         }
     }
@@ -122,9 +128,12 @@ impl ComponentActor {
         }
     }
 
-    /// Calls as many as may be called at a time.
+    /// Calls as many as may be called at a time; nobody while the component has enough to read.
     pub(super) fn call_some(&mut self, cx: &mut Context<'_, UserMsg>) {
         self.will_call = false;
+        if self.must_hold() {
+            return self.call_later(cx);
+        }
         let max = self.life.home.options.components.calls_max;
         while let Some((sender, call)) = self.list.next(max) {
             let shard = self.life.home.place.shard(&sender);

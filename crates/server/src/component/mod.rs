@@ -29,7 +29,6 @@ use std::time::Duration;
 use actor::{Context, Mail as _, Name, Reason, Reply};
 use delivery::Marks;
 use net::ConnRef;
-use store::limits::SEEN_MAX;
 use store::{Store, StoreError};
 use telemetry::{Counter, Gauge};
 use wire::Message;
@@ -205,9 +204,10 @@ impl Tenant for ComponentActor {
             turn_max: 1,
             waits_max: 1,
         };
+        let pairs_max = home.options.components.pairs_max;
         ComponentActor {
             life: Life::new(name, home, Leaving::new(bounds, counters)),
-            marks: Marks::new([], SEEN_MAX, false),
+            marks: Marks::new([], pairs_max, false),
             link: None,
             will_look: false,
             list: List::default(),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::limits::{
     COMPONENT_ANSWER, COMPONENT_CALL_AGAIN, COMPONENT_CALL_PAUSE, COMPONENT_CALLS_MAX,
-    COMPONENT_HANDSHAKE, COMPONENT_LISTED_MAX, COMPONENT_SENT_BYTES_MAX, COMPONENT_SENT_MAX,
-    COMPONENT_STRANGERS_EACH_MAX, COMPONENT_STRANGERS_MAX,
+    COMPONENT_HANDSHAKE, COMPONENT_LISTED_MAX, COMPONENT_PAIRS_MAX, COMPONENT_SENT_BYTES_MAX,
+    COMPONENT_SENT_MAX, COMPONENT_STRANGERS_EACH_MAX, COMPONENT_STRANGERS_MAX,
 };
 
 /// Domains that other programs serve, and what their streams may take.
@@ -27,6 +27,9 @@ pub struct Components {
     pub sent_max: usize,
     /// Their bytes, at which likewise; one more stanza goes on top.
     pub sent_bytes_max: usize,
+    /// Pairs of a sender and a recipient of which is known how far messages were taken; of more the
+    /// first are forgotten, and a copy of a message that still waits may be taken again.
+    pub pairs_max: usize,
     /// Time that a component has to answer a ping; then its stream ends.
     pub answer_timeout: Duration,
     /// Senders on the list of a domain whose component is away, which are called when it is there.
@@ -50,6 +53,7 @@ impl Default for Components {
             strangers_per_address_max: COMPONENT_STRANGERS_EACH_MAX,
             sent_max: COMPONENT_SENT_MAX,
             sent_bytes_max: COMPONENT_SENT_BYTES_MAX,
+            pairs_max: COMPONENT_PAIRS_MAX,
             answer_timeout: COMPONENT_ANSWER,
             listed_max: COMPONENT_LISTED_MAX,
             calls_max: COMPONENT_CALLS_MAX,
