@@ -170,7 +170,7 @@ fn what_other_versions_say_does_not_stop_a_node() {
         }
         // These nodes have two shards: of a connection that nobody has.
         let shard = match name {
-            "join" | "adopt" => Some(28),
+            "join" | "adopt" | "adopt-answered" => Some(28),
             _ => name.starts_with("joined-").then_some(8),
         };
         if let Some(at) = shard {
