@@ -210,6 +210,31 @@ mod tests {
         }
     }
 
+    /// Goal: the next home is told which requests had their answers, until a record covers them; of
+    /// no more than a packet has room for.
+    #[test]
+    fn what_had_its_answer_is_known_until_a_record_covers_it() {
+        let mut kept = kept();
+        kept.had_answers(vec![7, 9]);
+        let counts = Counts {
+            inbound: 8,
+            ..Counts::default()
+        };
+        kept.marked(Mark {
+            counts,
+            ..mark(0, 100)
+        });
+        kept.moves();
+        kept.adopted();
+        assert_eq!(kept.counts(), (counts, vec![9]));
+        kept.had_answers((10..).take(ANSWERED_MAX).collect());
+        let (_, answered) = kept.counts();
+        assert_eq!(
+            (answered.len(), answered.first()),
+            (ANSWERED_MAX, Some(&10))
+        );
+    }
+
     /// Goal: no more is kept than the bound, and what is left out is missed until the home has
     /// handled it.
     #[test]
