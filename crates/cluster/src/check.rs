@@ -110,15 +110,16 @@ pub struct Problem {
     pub what: String,
     /// A command, or a line for a configuration file.
     pub mend: String,
-    /// It is only that a monitoring port does not answer.
-    pub is_silence: bool,
+    /// It is only that a server is away: its monitoring port does not answer, or it stores nothing,
+    /// as one that has switched JetStream off by itself because its disk was full.
+    pub is_absence: bool,
 }
 
-/// Whether a node may start all the same: nothing is wrong but that a minority of `servers`
-/// monitoring ports is silent. The loss of one server is what the others are for, and a node that
-/// was lost with it has to come back meanwhile.
+/// Whether a node may start all the same: nothing is wrong but that a minority of `servers` is
+/// away. The loss of one server is what the others are for, and a node that was lost with it has to
+/// come back meanwhile.
 pub fn may_start(problems: &[Problem], servers: usize) -> bool {
-    problems.iter().all(|problem| problem.is_silence) && problems.len() * 2 < servers.max(1)
+    problems.iter().all(|problem| problem.is_absence) && problems.len() * 2 < servers.max(1)
 }
 
 impl fmt::Display for Problem {
@@ -131,7 +132,7 @@ fn problem(what: String, mend: String) -> Problem {
     Problem {
         what,
         mend,
-        is_silence: false,
+        is_absence: false,
     }
 }
 
@@ -142,7 +143,7 @@ pub fn check(options: &Options, layout: &Layout, observed: &Observed) -> Vec<Pro
         problems.push(Problem {
             what: format!("the monitoring port {monitor} does not answer: {why}"),
             mend: "nats-server -m 8222  # or http_port: 8222 in its configuration".to_owned(),
-            is_silence: true,
+            is_absence: true,
         });
     }
     for server in &observed.servers {
@@ -204,10 +205,13 @@ fn check_server(options: &Options, server: &Server, problems: &mut Vec<Problem>)
         ));
     }
     if !server.has_jetstream {
-        problems.push(problem(
-            format!("{name} runs without JetStream"),
-            "nats-server --jetstream --store_dir FOLDER".to_owned(),
-        ));
+        problems.push(Problem {
+            what: format!("{name} runs without JetStream"),
+            mend: "nats-server --jetstream --store_dir FOLDER  # it may have switched it off, as \
+                   its log says: make room on its disk and restart it"
+                .to_owned(),
+            is_absence: true,
+        });
     } else if !server.syncs_always {
         problems.push(problem(
             format!("{name} acknowledges before its disk has it: a power cut loses messages"),
@@ -371,25 +375,30 @@ mod tests {
         assert_eq!(problems(|_| {}), []);
     }
 
-    /// Goal: one silent server of three keeps no node from starting. Two do, and so does anything
-    /// else that is wrong beside it.
+    /// Goal: one server of three that is silent, or has switched JetStream off, keeps no node from
+    /// starting. Two do, and so does anything else that is wrong beside it.
     #[test]
-    fn a_node_starts_while_a_minority_is_silent() {
-        let silence = |count: usize, syncs: bool| {
+    fn a_node_starts_while_a_minority_is_away() {
+        let starts = |silent: usize, off: usize, syncs: bool| {
             let found = problems(|o| {
-                for _ in 0..count {
+                for _ in 0..silent {
                     let lost = o.servers.remove(0);
                     o.silent.push((lost.monitor, "refused".to_owned()));
                 }
-                o.servers[0].syncs_always = syncs;
+                for server in &mut o.servers[..off] {
+                    (server.has_jetstream, server.syncs_always) = (false, false);
+                    server.cluster_size = 0;
+                }
+                o.servers[off].syncs_always = syncs;
             });
-            assert_eq!(found.len(), count + usize::from(!syncs), "{found:?}");
+            let count = silent + off + usize::from(!syncs);
+            assert_eq!(found.len(), count, "{found:?}");
             may_start(&found, 3)
         };
-        assert!(silence(0, true));
-        assert!(silence(1, true));
-        assert!(!silence(2, true));
-        assert!(!silence(1, false));
+        assert!(starts(0, 0, true));
+        assert!(starts(1, 0, true) && starts(0, 1, true));
+        assert!(!starts(2, 0, true) && !starts(0, 2, true) && !starts(1, 1, true));
+        assert!(!starts(1, 0, false) && !starts(0, 1, false));
         assert!(may_start(&[], 0));
     }
 

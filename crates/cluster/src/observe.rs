@@ -71,23 +71,25 @@ pub async fn observe(options: &Options) -> Result<Vec<Problem>, EngineError> {
     Ok(check::check(&options.check, &options.layout, &observed))
 }
 
-/// What a monitoring port says of its server.
+/// What a monitoring port says of its server. What is about JetStream is not taken from `/varz`: by
+/// the source of 2.15, a server that is asked there in the moment before it has started JetStream
+/// leaves its configuration out of that page until it ends.
 async fn server(monitor: &str) -> Result<Server, String> {
     let clock = SystemClock::new();
     let asked = (clock.now(), clock.wall());
     let vars = get(monitor, "/varz").await?;
     let round_trip = clock.now().saturating_since(asked.0);
+    let jetstream = get(monitor, "/jsz").await?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let half = i64::try_from(round_trip.as_millis() / 2).unwrap_or(i64::MAX);
     let theirs = text(&vars["now"]).parse::<stdx::Timestamp>();
     let theirs = theirs.map_err(|_| "it does not say what time it is".to_owned())?;
-    let config = &vars["jetstream"]["config"];
-    let meta = &vars["jetstream"]["meta"];
+    let (config, meta) = (&jetstream["config"], &jetstream["meta_cluster"]);
     Ok(Server {
         monitor: monitor.to_owned(),
         name: text(&vars["server_name"]),
         version: text(&vars["version"]),
-        has_jetstream: config.is_object(),
+        has_jetstream: config.is_object() && jetstream["disabled"] != true,
         syncs_always: config["sync_always"].as_bool().unwrap_or_default(),
         skew_ms: theirs.as_millis() - asked.1.as_millis() - half,
         // Rounded up, and a millisecond for each clock's own rounding.

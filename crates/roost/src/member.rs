@@ -151,7 +151,7 @@ fn check_engine(observe: &observe::Options, config: &Config) -> Result<(), Failu
         problems = found.map_err(|error| Failure::Failed(error.to_string()))?;
         let is_passing = |problem: &Problem| {
             let passing = ["has no leader", "servers with JetStream"];
-            problem.is_silence || passing.iter().any(|what| problem.what.contains(what))
+            problem.is_absence || passing.iter().any(|what| problem.what.contains(what))
         };
         let may_start = check::may_start(&problems, observe.monitor.len());
         if may_start || !problems.iter().any(is_passing) {

@@ -9,6 +9,7 @@ mod servers;
 
 use std::time::{Duration, Instant};
 
+use cluster::check::{self, Problem};
 use cluster::deployment;
 use cluster::driver::{Event, Outcome};
 use cluster::engine::{Engine, EngineError};
@@ -59,6 +60,32 @@ fn an_engine_is_checked() {
 fn nodes_that_come_at_once_are_of_one_deployment() {
     let servers = Servers::start(true);
     servers.create(&layout());
+/// Goal: a server that stores nothing is named, and keeps no node from starting while the others
+/// do.
+#[test]
+fn a_server_without_jetstream_is_away() {
+    let mut servers = Servers::start(true);
+    servers.create(&layout());
+    servers.kill(1);
+    servers.run_bare(1);
+    let options = servers.observe(&layout(), false);
+    let finds = |wanted: &[&str]| {
+        let Ok(found) = observe::run(&options) else {
+            return false;
+        };
+        let is_so = |(one, what): (&Problem, &&str)| one.what.contains(what);
+        found.len() == wanted.len()
+            && found.iter().zip(wanted).all(is_so)
+            && check::may_start(&found, 3)
+    };
+    Node::until("it is named, and nothing else", || {
+        finds(&["n1 runs without JetStream"])
+    });
+    servers.kill(1);
+    servers.run(1);
+    Node::until("nothing is wrong", || finds(&[]));
+}
+
     let join = |key: u8| {
         let options = servers.options();
         std::thread::spawn(move || deployment::join(&options, &layout(), [key; 16]).unwrap())

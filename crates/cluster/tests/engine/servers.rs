@@ -20,6 +20,8 @@ pub(crate) struct Servers {
     ports: Vec<[u16; 3]>,
     running: Vec<Option<Child>>,
     syncs: bool,
+    /// Clients are told of the other servers, and go there if theirs falls silent.
+    tells: bool,
 }
 
 /// The server that `make test` installs, or the one that `NATS_SERVER` names.
@@ -47,6 +49,15 @@ fn free_ports(count: usize) -> Vec<u16> {
 impl Servers {
     /// Starts them and waits until streams can be made.
     pub(crate) fn start(syncs: bool) -> Servers {
+        Servers::with(syncs, true)
+    }
+
+    /// The same, of which none tells clients of the others: who knows a server knows that one.
+    pub(crate) fn start_untold() -> Servers {
+        Servers::with(true, false)
+    }
+
+    fn with(syncs: bool, tells: bool) -> Servers {
         let ports = free_ports(3 * SERVERS);
         let mut servers = Servers {
             folder: tempfile::tempdir().unwrap(),
@@ -54,6 +65,7 @@ impl Servers {
             ports: ports.chunks(3).map(|p| [p[0], p[1], p[2]]).collect(),
             running: (0..SERVERS).map(|_| None).collect(),
             syncs,
+            tells,
         };
         for server in 0..SERVERS {
             servers.run(server);
@@ -64,6 +76,15 @@ impl Servers {
 
     /// Starts one, with what it had.
     pub(crate) fn run(&mut self, server: usize) {
+        self.run_with(server, true);
+    }
+
+    /// The same without JetStream.
+    pub(crate) fn run_bare(&mut self, server: usize) {
+        self.run_with(server, false);
+    }
+
+    fn run_with(&mut self, server: usize, has_jetstream: bool) {
         let [client, route, monitor] = self.ports[server];
         let routes: Vec<String> = self.ports.iter().map(|p| route_of(p[1])).collect();
         let sync = if self.syncs {
@@ -72,12 +93,17 @@ impl Servers {
             ""
         };
         let folder = self.folder.path().join(server.to_string());
+        let folder = folder.display();
+        let jetstream = match has_jetstream {
+            true => format!("jetstream {{ store_dir: \"{folder}\"\n {sync}\n }}\n"),
+            false => String::new(),
+        };
         let text = format!(
             "server_name: n{server}\nlisten: 127.0.0.1:{client}\nhttp: 127.0.0.1:{monitor}\n\
-             jetstream {{ store_dir: \"{}\"\n {sync}\n }}\n\
-             cluster {{ name: test\n listen: 127.0.0.1:{route}\n routes: [{}] }}\n",
-            folder.display(),
-            routes.join(", ")
+             {jetstream}cluster {{ name: test\n listen: 127.0.0.1:{route}\n routes: [{}]\n \
+             no_advertise: {} }}\n",
+            routes.join(", "),
+            !self.tells
         );
         let config = self.folder.path().join(format!("{server}.conf"));
         fs::write(&config, text).unwrap();
@@ -100,7 +126,7 @@ impl Servers {
         }
     }
 
-    /// SIGSTOP or SIGCONT.
+    /// `-STOP` or `-CONT`.
     pub(crate) fn signal(&self, server: usize, name: &str) {
         let child = self.running[server].as_ref().unwrap();
         let sent = Command::new("kill")
@@ -113,7 +139,7 @@ impl Servers {
         engine::Options::new((0..SERVERS).map(|server| self.address(server)).collect())
     }
 
-    /// Options of who knows one server, and connects to that. It tells of the others.
+    /// Options of who knows one server, and connects to that.
     pub(crate) fn options_of(&self, server: usize) -> engine::Options {
         engine::Options::new(vec![self.address(server)])
     }

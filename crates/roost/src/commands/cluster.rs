@@ -247,7 +247,7 @@ mod tests {
         let problem = Problem {
             what: "the stream roost-0 is missing".to_owned(),
             mend: "roost cluster check --create".to_owned(),
-            is_silence: false,
+            is_absence: false,
         };
         let text = report(&[problem]);
         assert!(
