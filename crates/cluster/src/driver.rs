@@ -53,7 +53,9 @@ pub struct Options {
     /// Events that wait for whoever asks; further ones are dropped and counted in
     /// [`Progress::events_lost`]. Default: 1,024.
     pub events_max: usize,
-    /// A replica that lags and does not get on for so long gets another consumer. Default: 3 s.
+    /// A replica that lags and does not get on for so long gets another consumer: the one that it
+    /// has was of a server that died, or stalls behind an election. The next home of a stream waits
+    /// for it. Default: 1 s.
     pub stalled_after: Duration,
     /// Takes part in the map. Without it homes are whatever [`Driver::take_over`] is told.
     pub map: Option<MapOptions>,
@@ -72,7 +74,7 @@ impl Options {
             replica: replica::Options::default(),
             commands_max: 4_096,
             events_max: 1_024,
-            stalled_after: Duration::from_secs(3),
+            stalled_after: Duration::from_secs(1),
             map: None,
             folder,
         }

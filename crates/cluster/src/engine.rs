@@ -6,7 +6,7 @@ mod object;
 mod parts;
 mod setup;
 
-pub use map::{Bucket, Entry, Watch};
+pub use map::{Bucket, Entry, Put, Watch};
 pub(crate) use parts::PARTS_KEPT;
 
 use std::error::Error;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use stdx::{Clock, Level, Moment, SystemClock};
 use store::Store;
@@ -12,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::ticks::{or_never, ticks};
 use super::{Command, MapOptions, Progress, Shared, lock};
-use crate::engine::{Bucket, Engine, Entry, Watch};
+use crate::engine::{Bucket, Engine, Entry, Put, Watch};
 use crate::journal::Epoch;
 use crate::journal::message::Author;
 use crate::layout::StreamId;
@@ -23,6 +24,12 @@ use crate::map::{Node, Report, Revision};
 
 /// Ticks between two questions whether the bucket has a leader, and two reports.
 const TICKS_PER_LOOK: u32 = 10;
+
+/// A watch that said nothing for so long while renewals are answered, of which each is a change
+/// that it shows, is of no use, and another one is made. Four renewals, and less than a lease: the
+/// engine's client makes a new one by itself only after 10 s, if a server fell silent, or its
+/// attempts failed for some seconds.
+const WATCH_SILENT_MAX: Duration = Duration::from_secs(2);
 
 /// What the map is told and asked from outside.
 #[derive(Debug, Default)]
@@ -61,7 +68,7 @@ pub(super) struct Parts {
 }
 
 enum Said {
-    Renewed(Moment, Option<Revision>),
+    Renewed(Moment, Put),
     Changed,
     Watching(Option<Box<(Bucket, Watch)>>),
     Leader(bool),
@@ -82,6 +89,8 @@ pub(super) struct Keeping {
     clock: SystemClock,
     bucket: Option<Bucket>,
     watch: Option<Watch>,
+    /// When the watch began, or said something last.
+    heard: Moment,
     asked: JoinSet<Said>,
     is_asking: bool,
     /// The newest tenures of this node whose end the keeper was told.
@@ -116,6 +125,7 @@ impl Keeping {
             clock,
             bucket: None,
             watch: None,
+            heard: Moment::ZERO,
             asked: JoinSet::new(),
             is_asking: false,
             ended: vec![0; streams],
@@ -148,19 +158,43 @@ impl Keeping {
     fn on_said(&mut self, said: Said) {
         let now = self.clock.now();
         match said {
-            Said::Renewed(sent, Some(revision)) => self.keeper.on_renewed(sent, revision),
-            Said::Renewed(_, None) | Said::Changed => {}
+            Said::Renewed(_, Put::Silence) | Said::Changed => {}
+            Said::Renewed(_, Put::Overtaken) => self.doubt_watch(now),
+            Said::Renewed(sent, Put::Stored(revision)) => {
+                self.keeper.on_renewed(sent, revision);
+                self.doubt_watch(now);
+            }
             Said::Watching(watching) => {
                 self.is_asking = false;
-                let (bucket, watch) = watching.map(|both| *both).unzip();
-                (self.bucket, self.watch) = (bucket, watch);
+                // Without a new one the node goes on with what it has: renewals may be answered
+                // while no consumer can be made.
+                if let Some((bucket, watch)) = watching.map(|both| *both) {
+                    (self.bucket, self.watch) = (Some(bucket), Some(watch));
+                    self.heard = now;
+                }
             }
             Said::Leader(has_leader) => self.keeper.on_leader(now, has_leader),
         }
     }
 
+    /// The bucket has just answered: what the watch says may be late, and not absent.
+    fn doubt_watch(&mut self, now: Moment) {
+        if now.saturating_since(self.heard) >= WATCH_SILENT_MAX {
+            self.ask_for_watch();
+        }
+    }
+
+    fn ask_for_watch(&mut self) {
+        if !std::mem::replace(&mut self.is_asking, true) {
+            let engine = self.parts.engine.clone();
+            self.asked
+                .spawn(async move { Said::Watching(watch_map(&engine).await) });
+        }
+    }
+
     fn on_entry(&mut self, entry: Option<(Revision, Entry)>) {
         let now = self.clock.now();
+        self.heard = now;
         match entry {
             Some((revision, Entry::Home(stream, home))) => {
                 self.keeper.on_home(now, stream, revision, home);
@@ -213,13 +247,10 @@ impl Keeping {
     }
 
     fn look(&mut self) {
-        let engine = self.parts.engine.clone();
-        if self.watch.is_none() && !self.is_asking {
-            self.is_asking = true;
-            let engine = engine.clone();
-            self.asked
-                .spawn(async move { Said::Watching(watch_map(&engine).await) });
+        if self.watch.is_none() {
+            self.ask_for_watch();
         }
+        let engine = self.parts.engine.clone();
         self.asked
             .spawn(async move { Said::Leader(engine.map_leader().await.is_some()) });
         let reports = (0..self.parts.progress.len()).map(|at| {
@@ -249,9 +280,7 @@ impl Keeping {
             match effect {
                 Effect::Renew(sent, revision, node) => {
                     let entry = Entry::Node(self.name.clone(), node);
-                    self.put(revision, entry, move |revision| {
-                        Said::Renewed(sent, revision)
-                    });
+                    self.put(revision, entry, move |put| Said::Renewed(sent, put));
                 }
                 Effect::Fence(name, revision, node) => {
                     self.put(revision, Entry::Node(name, node), |_| Said::Changed);
@@ -279,7 +308,7 @@ impl Keeping {
         &mut self,
         revision: Revision,
         entry: Entry,
-        say: impl FnOnce(Option<Revision>) -> Said + Send + 'static,
+        say: impl FnOnce(Put) -> Said + Send + 'static,
     ) {
         if let Some(bucket) = self.bucket.clone() {
             self.asked

@@ -267,6 +267,8 @@ impl Task {
         }
         if self.moved.1 > self.stalled_ticks && self.messages.is_some() {
             self.replace_consumer();
+            // Enough was waited.
+            self.retry_in = 0;
         }
         if self.ticks.is_multiple_of(TICKS_PER_LOOK) {
             self.ask(|engine, stream| async move { Said::End(engine.bounds(stream).await) });

@@ -2,6 +2,7 @@
 //! a deployment share.
 
 use async_nats::jetstream::context::KeyValueErrorKind;
+use async_nats::jetstream::kv::UpdateErrorKind;
 use async_nats::jetstream::{ErrorCode, kv};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -106,12 +107,26 @@ impl Engine {
     }
 }
 
+/// What became of a change. The watch says what an entry is in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// The entry has this revision now.
+    Stored(Revision),
+    /// It has another revision than was expected.
+    Overtaken,
+    /// Nobody answered who could.
+    Silence,
+}
+
 impl Bucket {
-    /// Changes an entry if it has this revision (0: there is none). `None` if it has another one,
-    /// or nobody answered: the watch says what became of it.
-    pub async fn put(&self, expected: Revision, entry: &Entry) -> Option<Revision> {
+    /// Changes an entry if it has this revision (0: there is none).
+    pub async fn put(&self, expected: Revision, entry: &Entry) -> Put {
         let key = entry.key();
-        self.0.update(key, entry.encode(), expected).await.ok()
+        match self.0.update(key, entry.encode(), expected).await {
+            Ok(revision) => Put::Stored(revision),
+            Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => Put::Overtaken,
+            Err(_) => Put::Silence,
+        }
     }
 
     /// What all nodes share: as it is, or as it is made by this.

@@ -25,6 +25,11 @@ use nodes::{Node, record};
 use servers::Servers;
 
 const STREAM: StreamId = StreamId(0);
+/// Behind the end of its lease, how long a node is cut off in a test.
+const CUT_OFF: Duration = Duration::from_secs(15);
+/// Within which it has to be back: it looks for a server every 2 s, and renews its lease every
+/// 500 ms.
+const BACK_WITHIN: Duration = Duration::from_secs(7);
 
 fn layout() -> Layout {
     Layout::new("test", 2).unwrap()
@@ -55,11 +60,6 @@ fn an_engine_is_checked() {
     assert_eq!(observe::run(&servers.observe(&layout, false)).unwrap(), []);
 }
 
-/// Goal: nodes that come first and all at once agree on what all share.
-#[test]
-fn nodes_that_come_at_once_are_of_one_deployment() {
-    let servers = Servers::start(true);
-    servers.create(&layout());
 /// Goal: a server that stores nothing is named, and keeps no node from starting while the others
 /// do.
 #[test]
@@ -86,6 +86,11 @@ fn a_server_without_jetstream_is_away() {
     Node::until("nothing is wrong", || finds(&[]));
 }
 
+/// Goal: nodes that come first and all at once agree on what all share.
+#[test]
+fn nodes_that_come_at_once_are_of_one_deployment() {
+    let servers = Servers::start(true);
+    servers.create(&layout());
     let join = |key: u8| {
         let options = servers.options();
         std::thread::spawn(move || deployment::join(&options, &layout(), [key; 16]).unwrap())
@@ -497,4 +502,31 @@ fn nodes_with_a_map_find_homes() {
     Node::until("the new one has a share", || {
         homes(&[&other, &again]) == [1, 1] && layout().streams().any(|s| again.is_home(s))
     });
+}
+
+/// Goal: a node that the engine did not answer for long takes part again as soon as it does, and
+/// has what was said meanwhile: map and streams are followed anew then, and not after the pauses of
+/// the engine's client, which are 10 s by that time.
+#[test]
+fn a_node_that_was_cut_off_takes_part_at_once() {
+    let servers = Servers::start_untold();
+    servers.create(&layout());
+    let a = Node::with_map_at(0, &servers, &layout(), "a");
+    let b = Node::with_map_at(1, &servers, &layout(), "b");
+    let is_alive = |name: &str| {
+        let view = a.driver().map();
+        view.nodes.get(name).is_some_and(|node| node.is_alive)
+    };
+    Node::until("both take part", || is_alive("a") && is_alive("b"));
+    servers.signal(1, "-STOP");
+    Node::until("one is cut off", || !is_alive("b"));
+    Node::until("the other is the home of all", || a.is_home(STREAM));
+    a.append_patiently(1);
+    std::thread::sleep(CUT_OFF);
+    servers.signal(1, "-CONT");
+    let since = Instant::now();
+    Node::until("it takes part again", || is_alive("b"));
+    b.catch_up_with(&a, STREAM);
+    let took = since.elapsed();
+    assert!(took < BACK_WITHIN, "it took {took:?}");
 }

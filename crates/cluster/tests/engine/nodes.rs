@@ -83,8 +83,27 @@ impl Node {
         name: &str,
         incarnation: u64,
     ) -> Node {
+        Node::of_map(servers, servers.options(), layout, (name, incarnation))
+    }
+
+    /// The same, connected to this server.
+    pub(crate) fn with_map_at(
+        server: usize,
+        servers: &Servers,
+        layout: &Layout,
+        name: &str,
+    ) -> Node {
+        Node::of_map(servers, servers.options_of(server), layout, (name, 1))
+    }
+
+    fn of_map(
+        servers: &Servers,
+        engine: engine::Options,
+        layout: &Layout,
+        (name, incarnation): (&str, u64),
+    ) -> Node {
         let folder = servers.folder().to_owned();
-        let mut options = Options::new(servers.options(), layout.clone(), folder);
+        let mut options = Options::new(engine, layout.clone(), folder);
         options.map = Some(MapOptions {
             zone: name.to_owned(),
             weight: 1,
