@@ -14,6 +14,9 @@ use crate::roost::free_address;
 /// As many as survive the loss of one.
 const SERVERS: usize = 3;
 
+/// What is in lines of a server's log that say what went wrong.
+const TROUBLES: [&str; 4] = ["[WRN]", "[ERR]", "[FTL]", "JetStream Shutdown"];
+
 /// The servers of one engine.
 pub struct Nats {
     folder: TempDir,
@@ -89,16 +92,35 @@ impl Nats {
         );
         let file = self.folder.path().join(format!("{server}.conf"));
         fs::write(&file, config).map_err(text)?;
-        let log = self.folder.path().join(format!("{server}.log"));
+        let log = File::options()
+            .append(true)
+            .create(true)
+            .open(self.log(server));
+        let log = log.map_err(text)?;
         let child = Command::new(&self.binary)
             .arg("-c")
             .arg(&file)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(File::create(log).map_err(text)?)
+            .stderr(log)
             .spawn();
         self.running[server] = Some(child.map_err(text)?);
         Ok(())
+    }
+
+    fn log(&self, server: usize) -> PathBuf {
+        self.folder.path().join(format!("{server}.log"))
+    }
+
+    /// The warnings and errors in a server's log, over all its starts.
+    #[must_use]
+    pub fn troubles(&self, server: usize) -> String {
+        let log = fs::read_to_string(self.log(server)).unwrap_or_default();
+        let is_trouble = |line: &&str| TROUBLES.iter().any(|kind| line.contains(kind));
+        log.lines()
+            .filter(is_trouble)
+            .collect::<Vec<&str>>()
+            .join("\n")
     }
 
     /// SIGKILL.

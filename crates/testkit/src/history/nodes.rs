@@ -348,13 +348,12 @@ impl Cluster {
         copies::differences(&files)
     }
 
-    /// The last lines of all logs.
+    /// The nodes' logs, and what servers of the engine complain of.
     pub(super) fn log_tail(&self) -> String {
         let logs = NAMES.iter().zip(&self.nodes);
-        let logs: Vec<String> = logs
-            .map(|(name, node)| format!("== {name}\n{}", node.roost.log()))
-            .collect();
-        logs.join("\n")
+        let logs = logs.map(|(name, node)| format!("== {name}\n{}", node.roost.log()));
+        let engine = (0..SERVERS).map(|at| format!("== n{at}\n{}", self.nats.troubles(at)));
+        logs.chain(engine).collect::<Vec<String>>().join("\n")
     }
 }
 

@@ -111,9 +111,9 @@ impl Rig {
         let is_refused = |message: &&Message| message.fate == Fate::Refused;
         let mut account = format!("seed {seed}\n{:#?}\n\n", rig.plan);
         account.push_str(history.account());
+        account.push_str("\nthe server's log:\n");
+        account.push_str(&rig.server.log_tail());
         if !findings.is_empty() {
-            account.push_str("\nthe server's log:\n");
-            account.push_str(&rig.server.log_tail());
             account.push_str("\n\nfindings:\n");
             account.push_str(&findings.join("\n"));
             account.push('\n');
