@@ -53,7 +53,7 @@ pub use limits::{
     Limits, READ_BUFFER, connections_allowed, descriptor_limit, raise_descriptor_limit,
 };
 pub use listen::{Listener, Speaks};
-pub use network::{Disturbance, DriverSeed, Network, Shared};
+pub use network::{Disturbance, DriverSeed, LISTENERS_MAX, Network, Shared};
 pub use passage::Opener;
 pub use service::{Closed, ConnRef, Peer, Service, TlsInfo, TlsVersion};
 pub use tls::{ALPN_CLIENT, Certificate, TlsConfig, TlsError, TlsSettings};

@@ -21,8 +21,8 @@ use crate::shed::{Shed, ShedCount};
 use crate::tls::TlsConfig;
 use crate::unread::Unread;
 
-/// Listeners of one node.
-pub(crate) const LISTENERS_MAX: usize = 64;
+/// Listeners of one node, at most: [`Network::bind`] refuses more.
+pub const LISTENERS_MAX: usize = 64;
 
 /// Bound listeners and everything else that the loops of one node share.
 pub struct Network<S: Service> {

@@ -12,8 +12,10 @@ pub(crate) mod value;
 use std::fmt;
 use std::fs;
 use std::io::Read as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use net::LISTENERS_MAX;
 use store::limits::{PART_BYTES_MAX, PARTS_MAX};
 
 pub(crate) use components::{ComponentSettings, Place as ComponentPlace};
@@ -242,7 +244,6 @@ impl Config {
             tls,
             auth,
             limits,
-            http,
             rooms,
             pubsub,
             ..
@@ -289,19 +290,25 @@ impl Config {
             (None, Some(_)) => refuse("`tls.key` needs `tls.certificate` beside it".to_owned()),
             _ => {}
         }
-        let web = http.listen.iter().chain(&http.listen_tls);
-        let addresses: Vec<_> = c2s
-            .listen
-            .iter()
-            .chain(&c2s.listen_tls)
-            .chain(web)
-            .collect();
+        let addresses = self.client_addresses();
         for (index, address) in addresses.iter().enumerate() {
             if address.port() != 0 && addresses[..index].contains(address) {
                 refuse(format!(
                     "{address} is given twice: a port has one kind of connection"
                 ));
             }
+        }
+        let shared = |at: usize| {
+            let place = &self.components[at].place;
+            self.components[..at].iter().any(|one| one.place == *place)
+        };
+        let of_components = (0..self.components.len()).filter(|at| !shared(*at));
+        let places = addresses.len() + of_components.count();
+        if places > LISTENERS_MAX {
+            refuse(format!(
+                "`c2s.listen`, `c2s.listen_tls`, `http.listen`, `http.listen_tls` and components \
+                 have {places} places to listen at: there may be {LISTENERS_MAX}"
+            ));
         }
         let needs_tls = |mechanism: &String| {
             mechanism.ends_with("-PLUS") || (mechanism == "PLAIN" && !auth.plain_without_tls)
@@ -328,6 +335,13 @@ impl Config {
         problems
     }
 
+    /// Where clients are listened for, in every way.
+    fn client_addresses(&self) -> Vec<&SocketAddr> {
+        let Settings { c2s, http, .. } = &self.settings;
+        let xmpp = c2s.listen.iter().chain(&c2s.listen_tls);
+        xmpp.chain(&http.listen).chain(&http.listen_tls).collect()
+    }
+
     /// The same for components.
     fn component_contradictions(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
@@ -340,14 +354,7 @@ impl Config {
             self.directory_hosts(),
         ];
         let others = others.concat();
-        let Settings { c2s, http, .. } = &self.settings;
-        let web = http.listen.iter().chain(&http.listen_tls);
-        let clients: Vec<_> = c2s
-            .listen
-            .iter()
-            .chain(&c2s.listen_tls)
-            .chain(web)
-            .collect();
+        let clients = self.client_addresses();
         for (at, component) in self.components.iter().enumerate() {
             let domain = &component.domain;
             if others.contains(domain) {

@@ -92,7 +92,7 @@ fn the_contract_of_outside_tools() {
     assert_eq!(settings.store.durability, Durability::Memory);
     assert!(config.is_given("c2s.listen") && !config.is_given("http.listen"));
     assert_eq!(config.notes().len(), 2);
-    let address = |text: &str| vec![text.parse::<std::net::SocketAddr>().expect("address")];
+    let address = |text: &str| vec![text.parse::<SocketAddr>().expect("address")];
     assert_eq!(settings.http.listen, address("127.0.0.1:5280"));
     assert_eq!(settings.http.listen_tls, address("127.0.0.1:5443"));
     assert!(settings.http.websocket && settings.http.bosh && settings.web.client);
@@ -325,6 +325,32 @@ fn contradictions_say_what_to_do() {
         let report = problems(text);
         assert!(report.contains(expected), "{text}: {report}");
     }
+}
+
+/// Goal: more places to listen at than the network takes are refused with the keys that name them;
+/// components that share a place are one.
+#[test]
+fn places_to_listen_at_are_bounded() {
+    let listen: Vec<String> = (1..=60)
+        .map(|port| format!("\"127.0.0.2:{port}\""))
+        .collect();
+    let text = |component: &str| {
+        let rest = "listen_tls = []\n[http]\nlisten = [\"127.0.0.1:5280\", \"127.0.0.1:5281\"]\n\
+                    listen_tls = [\"127.0.0.1:5443\"]\n";
+        let listen = listen.join(", ");
+        let sms = COMPONENT.replace("irc.localhost", "sms.localhost");
+        format!("[c2s]\nlisten = [{listen}]\n{rest}{COMPONENT}{sms}{component}")
+    };
+    assert!(parse(&text("")).is_ok());
+    let third = COMPONENT
+        .replace("irc.localhost", "x.localhost")
+        .replace("5347", "5348");
+    let said = problems(&text(&third));
+    assert!(
+        said.contains("have 65 places to listen at: there may be 64"),
+        "{said}"
+    );
+    assert!(said.contains("`c2s.listen`"), "{said}");
 }
 
 #[test]
