@@ -360,6 +360,23 @@ fn bytes_under_way_are_bounded_too() {
     assert_eq!(bodies(&settle(&mut world, &mut component)), [2]);
 }
 
+/// Goal: who is not known yet may not make the server keep more than 8 KiB.
+#[test]
+fn an_element_before_the_handshake_is_bounded() {
+    for (bytes, error) in [(8_000, "<not-authorized"), (8_193, "<policy-violation")] {
+        let mut world = world(|_| ());
+        let mut stranger = world.stranger();
+        stranger.ask(
+            &mut world,
+            &header(DOMAIN),
+            "xmlns:stream='http://etherx.jabber.org/streams'>",
+        );
+        stranger.send(&format!("<handshake>{}</handshake>", "a".repeat(bytes)));
+        ends_with(&mut world, &mut stranger, error);
+        attach(&mut world);
+    }
+}
+
 #[test]
 fn strangers_do_not_keep_a_component_out() {
     let mut world = world(|options| options.components.strangers_per_address_max = 2);
@@ -530,19 +547,29 @@ fn a_sender_does_nothing_until_the_component_is_there_and_is_called_then() {
     assert_eq!(bodies(&settle(&mut world, &mut component)), [5]);
 }
 
+/// These close their streams, and their accounts are loaded no more.
+fn leave_memory<const N: usize>(world: &mut World, clients: [Peer; N]) {
+    for mut client in clients {
+        client.send("</stream:stream>");
+        client.expect(world, "</stream:stream>");
+    }
+    for _ in 0..4 {
+        world.pass(Duration::from_secs(20));
+    }
+}
+
+/// How often an account was loaded so far.
+fn loaded(world: &mut World) -> u64 {
+    world.node().stats().counter(Counter::UsersLoaded)
+}
+
 #[test]
 fn a_sender_may_leave_the_memory_and_is_loaded_when_the_component_is_there() {
     let mut world = world(|_| ());
     let (mut romeo, _) = world.login_managed("romeo", "orchard");
     romeo.say(AT, "1");
     romeo.sync(&mut world);
-    romeo.send("</stream:stream>");
-    romeo.expect(&mut world, "</stream:stream>");
-    drop(romeo);
-    for _ in 0..4 {
-        world.pass(Duration::from_secs(20));
-    }
-    let loaded = |world: &mut World| world.node().stats().counter(Counter::UsersLoaded);
+    leave_memory(&mut world, [romeo]);
     let before = loaded(&mut world);
     let mut component = attach(&mut world);
     call(&mut world);
@@ -646,6 +673,68 @@ fn senders_are_called_in_turns() {
     assert_eq!(bodies(&settle(&mut world, &mut component)).len(), 1);
     call(&mut world);
     assert_eq!(bodies(&settle(&mut world, &mut component)).len(), 1);
+}
+
+/// Goal: whoever is called hands over what he has, which a component that has enough to read would
+/// not take.
+#[test]
+fn nobody_is_called_while_the_component_has_enough_to_read() {
+    let mut world = world(|options| {
+        options.components.calls_max = 1;
+        options.components.sent_max = 1;
+    });
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    let (mut juliet, _) = world.login_managed("juliet", "balcony");
+    romeo.say(AT, "1");
+    romeo.sync(&mut world);
+    juliet.say(AT, "2");
+    juliet.sync(&mut world);
+    leave_memory(&mut world, [romeo, juliet]);
+    let before = loaded(&mut world);
+    let mut component = attach(&mut world);
+    for _ in 0..10 {
+        world.pass(Duration::from_millis(100));
+    }
+    assert_eq!(loaded(&mut world), before + 1);
+    let mut seen = bodies(&answer(&mut world, &mut component));
+    call(&mut world);
+    assert_eq!(loaded(&mut world), before + 2);
+    seen.extend(bodies(&settle(&mut world, &mut component)));
+    seen.sort_unstable();
+    assert_eq!(seen, [1, 2]);
+}
+
+/// Goal: a store that takes longer to read an account than that has to hear its call keeps nobody
+/// on the list for ever, and nothing from the component.
+#[test]
+fn an_account_that_does_not_hear_its_call_in_time_is_called_again() {
+    let mut world = world(|_| ());
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    romeo.say(AT, "1");
+    romeo.sync(&mut world);
+    leave_memory(&mut world, [romeo]);
+    let mut component = attach(&mut world);
+    world.node().set_late_reads(true);
+    world.node().stall_reads(true);
+    call(&mut world);
+    world.pass(Duration::from_secs(11));
+    assert_eq!(bodies(&settle(&mut world, &mut component)), [0; 0]);
+    world.node().stall_reads(false);
+    world.node().set_late_reads(false);
+    world.work();
+    assert_eq!(bodies(&settle(&mut world, &mut component)), [1]);
+    // He is called again, hears it, and is off the list: nobody loads him once he has gone.
+    for _ in 0..10 {
+        world.pass(Duration::from_secs(20));
+        settle(&mut world, &mut component);
+    }
+    let before = loaded(&mut world);
+    drop(component);
+    handle(&mut world);
+    let mut component = attach(&mut world);
+    call(&mut world);
+    assert_eq!(bodies(&settle(&mut world, &mut component)), [0; 0]);
+    assert_eq!(loaded(&mut world), before);
 }
 
 #[test]
