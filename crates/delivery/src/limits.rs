@@ -18,6 +18,9 @@ pub struct OutboxLimits {
     pub window_per_destination: usize,
     /// Entries that one read of the log asks for.
     pub page: u32,
+    /// Reads for destinations that lag that are under way at a time; the others wait for their turn,
+    /// so that a sender of whom thousands are called at once leaves room for others.
+    pub reads_max: u32,
     /// Time that a destination may say nothing to what was handed over; then it is retried.
     pub answer_timeout: Duration,
     /// Pause before the first retry; each further pause is twice as long.
@@ -46,6 +49,7 @@ impl Default for OutboxLimits {
             window: 1_024,
             window_per_destination: 256,
             page: 256,
+            reads_max: 16,
             answer_timeout: Duration::from_secs(5),
             retry_min: Duration::from_millis(250),
             retry_max: Duration::from_secs(15),
@@ -67,6 +71,7 @@ impl OutboxLimits {
             && self.window_per_destination >= 1
             && self.window_per_destination <= self.window
             && self.page >= 1
+            && self.reads_max >= 1
             && self.crashes_max >= 1
             && self.retry_min <= self.retry_max
             && self.give_up_after <= self.recognised_for
@@ -161,6 +166,7 @@ mod tests {
                 window: 1,
                 window_per_destination: 1,
                 page: 1,
+                reads_max: 1,
                 retry_min: second,
                 retry_max: second,
                 give_up_after: second,
@@ -173,12 +179,13 @@ mod tests {
         };
         assert!(is_sound(|_| {}), "each at its edge");
         assert!(is_sound(|limits| *limits = OutboxLimits::default()));
-        let wrong: [fn(&mut OutboxLimits); 8] = [
+        let wrong: [fn(&mut OutboxLimits); 9] = [
             |limits| limits.entries_per_destination_max = 0,
             |limits| limits.entries_per_destination_max = 2,
             |limits| limits.window_per_destination = 0,
             |limits| limits.window_per_destination = 2,
             |limits| limits.page = 0,
+            |limits| limits.reads_max = 0,
             |limits| limits.crashes_max = 0,
             |limits| limits.retry_min = Duration::from_secs(2),
             |limits| limits.give_up_after = Duration::from_secs(2),

@@ -71,9 +71,12 @@ pub struct Outbox<D: Ord, E> {
     /// A read of the common consumer failed: when it is tried again.
     read_again: Option<Moment>,
     last_read: ReadId,
+    /// Reads for destinations that lag that are under way.
+    own_reads: u32,
     /// What was recorded last.
     recorded: Place,
     lagging_changed: bool,
+    /// Reads for destinations that lag are behind everything else: they may have to wait.
     effects: VecDeque<Effect<D, E>>,
 }
 
@@ -104,6 +107,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
             reading: None,
             read_again: None,
             last_read: ReadId::default(),
+            own_reads: 0,
             recorded: mark,
             lagging_changed: false,
             effects: VecDeque::new(),
@@ -143,6 +147,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
             && self.handed <= self.tail
             && self.recorded <= self.mark
             && self.window.len() <= self.limits.window
+            && self.own_reads <= self.limits.reads_max
             && self.window.first().is_none_or(|first| first > self.mark)
             && lagging().all(|own| own.is_consistent(self.tail))
             && lagging().map(|own| own.pending).sum::<u32>() <= self.pending
@@ -257,13 +262,25 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
 
     // ---- Output --------------------------------------------------------------------------------
 
-    /// The next thing to do.
+    /// The next thing to do. Whatever is asked for is answered once: by [`Outbox::handle_page`] if
+    /// it is a read, after which there may be more to do.
     pub fn poll_effect(&mut self) -> Option<Effect<D, E>> {
+        if let Some(Effect::Read { dest: Some(_), .. }) = self.effects.front() {
+            if self.own_reads >= self.limits.reads_max {
+                return None;
+            }
+            self.own_reads += 1;
+        }
         let effect = self.effects.pop_front();
         if self.effects.is_empty() {
             self.effects = VecDeque::new(); // Most are at rest, and then take no memory.
         }
         effect
+    }
+
+    /// Whether reads wait for those that are under way. For tests.
+    pub fn has_effects(&self) -> bool {
+        !self.effects.is_empty()
     }
 
     /// Marks that moved since they were taken last.

@@ -530,6 +530,7 @@ fn options(config: &Config) -> server::Options {
         bans_are_anothers: false,
         commits: server::options::Commits::default(),
         joined: server::options::Joined::default(),
+        actors: server::options::ActorBounds::default(),
         mailboxes: server::options::Mailboxes::default(),
         wire: server::options::Wire {
             through_bytes: settings.debug.messages_as_bytes,

@@ -20,6 +20,7 @@ use crate::limits::{
     BUSY_RETRY, CREDITS_AWAY_MAX, DOUBT_POLL, JOURNAL_BACKLOG_BYTES_MAX, JOURNAL_BACKLOG_MAX,
     LINE_MAX, MAILBOX_MIN, PORT_RESTART,
 };
+pub use actor::limits::Bounds as ActorBounds;
 use store::limits::LAGGING_MAX;
 
 /// Most messages that a session may be sent ahead of what it has acknowledged: as many as one read
@@ -95,6 +96,8 @@ pub struct Options {
     pub cluster: Option<Cluster>,
     /// Bounds of clients that come to another node than their account's home.
     pub joined: Joined,
+    /// Bounds of the actor runtime.
+    pub actors: ActorBounds,
     /// Whether faults may be caused on purpose ([`crate::chaos`]).
     pub chaos: bool,
     /// Time between a commit's arrival and its execution, for tests of the barrier.

@@ -67,6 +67,7 @@ fn draw_outbox(may_refuse: bool, rng: &mut Rng) -> OutboxLimits {
         retry_min,
         retry_max: any(&[1, 200, 15_000], rng).max(retry_min),
         returned_max: [0, 1, 64][rng.usize(..3)],
+        reads_max: [1, 2, usual.reads_max][rng.usize(..3)],
         ..usual
     }
 }

@@ -75,7 +75,8 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
     }
 
     /// Entries that were read for a consumer, or `None` if they could not be. Returns which of them
-    /// are handed over now, by their index in the page; `wall` says how old they are.
+    /// are handed over now, by their index in the page; `wall` says how old they are. Other reads may
+    /// have waited for this ([`Outbox::poll_effect`]).
     pub fn handle_page(
         &mut self,
         id: ReadId,
@@ -93,6 +94,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
                 }
             };
         }
+        self.own_reads = self.own_reads.saturating_sub(1);
         let mut readers = self.lagging.iter();
         let reader = readers.find(|(_, lagging)| lagging.is_reading(id));
         let Some(dest) = reader.map(|(dest, _)| *dest) else {

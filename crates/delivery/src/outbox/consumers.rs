@@ -91,7 +91,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
     pub(super) fn give_back(&mut self, dest: D, place: Place, reason: Reason<E>) {
         if let Some(lagging) = self.lagging.get_mut(&dest) {
             lagging.give_back(place);
-            self.effects.push_back(Effect::Return {
+            self.effects.push_front(Effect::Return {
                 dest,
                 place,
                 reason,
@@ -121,7 +121,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
         }
         let id = self.last_read.next();
         self.reading = Some(id);
-        self.effects.push_back(Effect::Read {
+        self.effects.push_front(Effect::Read {
             id,
             dest: None,
             after: self.handed,

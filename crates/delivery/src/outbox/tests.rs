@@ -61,6 +61,66 @@ fn each_relation_is_looked_at() {
         own.lagging.insert(3, beyond);
     }));
     assert!(!is_consistent_after(|own| own.pending = 1));
+    assert!(is_consistent_after(
+        |own| own.own_reads = own.limits.reads_max
+    ));
+    assert!(!is_consistent_after(
+        |own| own.own_reads = own.limits.reads_max + 1
+    ));
+}
+
+/// Of many destinations that are to be read at once, a few are; each that is answered makes way for
+/// the next one, whatever the answer is. What a destination waits for, the common consumer does not.
+#[test]
+fn reads_of_many_destinations_take_turns() {
+    let limits = OutboxLimits {
+        reads_max: 2,
+        ..OutboxLimits::default()
+    };
+    let lagging = (1..=5).map(|dest| (dest, place(0), 1));
+    let marks = (place(0), place(9));
+    let mut outbox = Sender::recover(limits, Attempt::default(), marks, 6, lagging);
+    let read = |outbox: &mut Sender| match outbox.poll_effect() {
+        Some(Effect::Read { id, dest, .. }) => Some((id, dest)),
+        Some(Effect::Return { .. }) => panic!("nothing comes back"),
+        None => None,
+    };
+    let (common, dest) = read(&mut outbox).expect("the common one");
+    assert_eq!(dest, None);
+    let mut under_way = [1, 2].map(|dest| {
+        let (id, own) = read(&mut outbox).expect("two");
+        assert_eq!(own, Some(dest));
+        id
+    });
+    assert_eq!(read(&mut outbox), None);
+    assert!(outbox.has_effects());
+    let wall = Timestamp::from_millis(0);
+    let empty = Page {
+        entries: Vec::new(),
+        through: place(9),
+    };
+    outbox.handle_page(common, Some(&empty), Moment::ZERO, wall);
+    assert_eq!(read(&mut outbox), None, "it counts for itself alone");
+    outbox
+        .effects
+        .retain(|effect| !matches!(effect, Effect::Read { dest: Some(4), .. }));
+    outbox.give_back(4, place(3), Reason::Refused("gone"));
+    assert!(matches!(
+        outbox.poll_effect(),
+        Some(Effect::Return { dest: 4, .. })
+    ));
+    for (at, dest) in [(0, Some(3)), (1, Some(5)), (0, None), (1, None)] {
+        let page = (at == 0).then_some(&empty);
+        outbox.handle_page(under_way[at], page, Moment::ZERO, wall);
+        assert!(outbox.own_reads <= 2);
+        let next = read(&mut outbox);
+        assert_eq!(next.map(|(_, dest)| dest), dest.map(Some));
+        if let Some((id, _)) = next {
+            under_way[at] = id;
+        }
+    }
+    assert_eq!(outbox.own_reads, 0);
+    assert!(!outbox.has_effects());
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use actor::{Context, Mail, Name};
+use actor::{Context, Mail, Name, TimerKey};
 use delivery::{Few, Given, Marks, Place, Recipients, SessionNumber};
 use stdx::time::Moment;
 use stdx::time::Timestamp;
@@ -38,7 +38,9 @@ pub(super) struct Log {
     /// Credit for messages that are handed over.
     pub owed: Owed,
     /// When [`UserMsg::OutboxDue`] comes next, as far as is known.
-    pub outbox_due: Option<Moment>,
+    pub outbox_due: Option<(Moment, TimerKey)>,
+    /// What the outbox wants is being asked for.
+    pub is_at_work: bool,
     /// What other homes handed over.
     pub marks: Marks<u64>,
     /// Messages whose sender the store is asked for.
@@ -113,6 +115,7 @@ impl Log {
             outbox,
             owed: Owed::default(),
             outbox_due: None,
+            is_at_work: false,
             parked: Vec::new(),
             marks_forgotten: None,
             inbox,

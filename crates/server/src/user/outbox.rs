@@ -262,6 +262,11 @@ impl User {
 
     /// Asks for what the outbox wants read, and for time when it is due.
     pub(super) fn work_on_outbox(&mut self, cx: &mut Context<'_, UserMsg>) {
+        // A read for which there is no room fails at once, and comes back here: the loop below goes
+        // on with what follows, and not a call within a call for each of thousands.
+        if std::mem::replace(&mut self.log().is_at_work, true) {
+            return;
+        }
         while let Some(step) = self.log().outbox.poll_effect() {
             let read = match step {
                 Step::Read {
@@ -288,6 +293,7 @@ impl User {
             // Behind the commits that are under way: only then the store has it all.
             self.emit(Effect::Outbox(Box::new(read)), cx);
         }
+        self.log().is_at_work = false;
         self.repay_settled(cx);
         let now = cx.now();
         let outbox = &self.log().outbox;
@@ -299,10 +305,15 @@ impl User {
         }
         let log = self.log();
         if let Some(due) = log.outbox.deadline()
-            && log.outbox_due.is_none_or(|armed| due < armed)
+            && log.outbox_due.is_none_or(|(armed, _)| due < armed)
         {
-            log.outbox_due = Some(due);
-            cx.send_after(due.saturating_since(now), UserMsg::OutboxDue);
+            // One at a time: a destination that is away has its deadline in an hour, and there would
+            // be another one of those for each that comes sooner.
+            if let Some((_, later)) = log.outbox_due.take() {
+                cx.cancel(later);
+            }
+            let timer = cx.send_after(due.saturating_since(now), UserMsg::OutboxDue);
+            self.log().outbox_due = Some((due, timer));
         }
     }
 
@@ -310,8 +321,8 @@ impl User {
     pub(super) fn outbox_is_due(&mut self, cx: &mut Context<'_, UserMsg>) {
         let now = cx.now();
         let Some(log) = &mut self.log else { return };
-        // Of several timers the first one counts, and arms the next.
-        if log.outbox_due.is_some_and(|due| due <= now) {
+        // One that was taken back may have been on its way.
+        if log.outbox_due.is_some_and(|(due, _)| due <= now) {
             log.outbox_due = None;
         }
         log.outbox.handle_timeout(now);

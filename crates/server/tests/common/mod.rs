@@ -94,6 +94,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
         wire: server::options::Wire::default(),
         cluster: None,
         joined: server::options::Joined::default(),
+        actors: server::options::ActorBounds::default(),
         chaos: false,
         debug_commit_delay: Duration::ZERO,
         debug_move_sockets: false,

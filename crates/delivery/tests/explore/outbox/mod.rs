@@ -20,6 +20,7 @@ fn limits(window: usize, per_destination: u32) -> OutboxLimits {
         window,
         window_per_destination: window,
         page: window as u32,
+        reads_max: 1,
         answer_timeout: Duration::ZERO,
         retry_min: Duration::ZERO,
         retry_max: Duration::ZERO,

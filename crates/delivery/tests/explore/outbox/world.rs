@@ -95,6 +95,7 @@ seen! {
     lagged: "a destination lags",
     caught_up: "a destination has caught up",
     window_full: "the window is full",
+    read_waits: "a read waits for another one",
     late_answer: "an answer came too late",
     early: "an entry was refused because the one in front was missing",
     again: "an entry was handed over again after a crash",
@@ -198,6 +199,7 @@ impl State {
         while let Some(effect) = self.outbox.poll_effect() {
             self.effects.push(effect);
         }
+        self.seen.read_waits |= self.outbox.has_effects();
     }
 
     /// What this step, after `last`, comes to in the table.
