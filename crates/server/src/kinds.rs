@@ -21,6 +21,7 @@ use crate::message::control::{Control, Keys};
 use crate::message::{Said, UserMsg};
 use crate::nodes::NodesActor;
 use crate::room::{RoomActor, enters};
+use crate::set_aside::{SET_ASIDE, SetAsideMsg};
 use crate::user::{Shared, User};
 
 /// Every kind. The first that has an address takes it; accounts have all the others.
@@ -202,6 +203,13 @@ impl EntityClass for Kinds {
             UserMsg::LoginEnded { conn, end } => {
                 if let Some(user) = core.whereis::<UserMsg>(name) {
                     let _ = core.send_priority(user, UserMsg::LoginEnded { conn, end });
+                }
+            }
+            // It has something to be done, and nobody else would load it.
+            UserMsg::Wake if why == Refused::Quarantined => {
+                if let Some(set_aside) = core.whereis(SET_ASIDE) {
+                    let begins = SetAsideMsg::Begins(Name::clone(name));
+                    let _ = core.send_priority(set_aside, begins);
                 }
             }
             // Asked again by the next login; or dropped, and whoever asked hears it as a time-out.

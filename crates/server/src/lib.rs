@@ -39,6 +39,7 @@ pub mod queues;
 mod repeats;
 pub mod room;
 mod search;
+mod set_aside;
 mod stored;
 mod sweep;
 mod talkers;

@@ -33,6 +33,7 @@ use crate::place::Place;
 use crate::post::Post;
 use crate::queues;
 use crate::repeats::Repeats;
+use crate::set_aside::{SET_ASIDE, SetAside};
 use crate::talkers;
 use crate::web::Connection;
 
@@ -121,7 +122,10 @@ impl Layout {
             has_tls: false,
             ..(*config).clone()
         });
-        let (handle, shards) = actor::system(actor::Options::new(options.shards, under.seed));
+        let (handle, shards) = actor::system(actor::Options {
+            bounds: options.actors,
+            ..actor::Options::new(options.shards, under.seed)
+        });
         let exempt = limits.exempt.clone().into();
         let network = net::Network::bind(listeners, options.shards, tls, limits)?;
         let (started, bounds) = sync_channel(usize::from(options.shards));
@@ -251,6 +255,8 @@ impl Setup {
         shard.set_parts::<UserMsg>(store::RANGES, move |name| place.range(name).index());
         let mover = shard.spawn(Mover::new(Rc::clone(&home)));
         shard.register(mover, &Name::from(MOVER));
+        let set_aside = shard.spawn(SetAside::new(Rc::clone(&home)));
+        shard.register(set_aside, &Name::from(SET_ASIDE));
         shard.set_mailbox_max::<KeeperMsg>(home.options.joined.comers_max);
         let keeper = shard.spawn(Keeper(Rc::clone(&home), opener.clone()));
         // Whoever waits for this gives up only when it has failed itself.
