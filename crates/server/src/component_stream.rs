@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use actor::{Addr, Mail as _, Name, Shard};
 use net::{AddressKey, Closed, ConnRef, Cx, Peer};
+use stdx::time::Moment;
 use telemetry::Counter;
 use xml::{Event, Frame, Framer};
 use xmpp::component::{Component, Effect};
@@ -35,6 +36,8 @@ pub(crate) struct ComponentStream {
     pub(crate) address: IpAddr,
     /// The number of its listener.
     port: u16,
+    /// It ends if its domain has not taken it until then.
+    until: Moment,
     /// The actor of its domain, which has taken it.
     domain: Option<Addr<UserMsg>>,
 }
@@ -58,8 +61,8 @@ impl C2sService {
         peer: &Peer,
         port: u16,
     ) -> ComponentStream {
-        let timeout = self.home.options.components.handshake_timeout;
-        cx.set_deadline(Some(cx.now() + timeout));
+        let until = cx.now() + self.home.options.components.handshake_timeout;
+        cx.set_deadline(Some(until));
         let address = peer.address.ip();
         self.strangers.push((cx.id(), AddressKey::of(address)));
         if let Some(oldest) = self.stranger_too_many() {
@@ -72,6 +75,7 @@ impl C2sService {
             framer: Framer::new(),
             address,
             port,
+            until,
             domain: None,
         }
     }
@@ -167,7 +171,7 @@ impl C2sService {
             match effect {
                 Effect::Attach => {
                     self.is_no_stranger(cx.id());
-                    let attach = Word::Attach(cx.id());
+                    let attach = Word::Attach(cx.id(), stream.until);
                     if self.tell_domain(cx, stream, attach).is_err() {
                         let text = "The server cannot take this now; try again later.";
                         let error = StreamError::ResourceConstraint;

@@ -5,9 +5,10 @@ mod common;
 
 use std::time::Duration;
 
+use common::PANIC;
 use common::world::{Peer, World, bodies};
 use server::options::{Component, Secret};
-use telemetry::Counter;
+use telemetry::{Counter, Gauge};
 
 const DOMAIN: &str = "irc.localhost";
 const SECRET: &str = "a secret of some length";
@@ -704,6 +705,134 @@ fn nobody_is_called_while_the_component_has_enough_to_read() {
     assert_eq!(seen, [1, 2]);
 }
 
+/// As many addresses of a component that is away have a message of one sender. The server is killed
+/// then, and the component comes.
+fn component_of_many_addresses(
+    addresses: usize,
+    change: impl FnOnce(&mut server::Options),
+) -> (World, Peer) {
+    let mut world = world(change);
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    for number in 0..addresses {
+        romeo.say(&format!("n{number}@{DOMAIN}"), &number.to_string());
+        if number % 100 == 0 {
+            romeo.sync(&mut world);
+        }
+    }
+    romeo.sync(&mut world);
+    retry(&mut world);
+    world.crash();
+    let component = attach(&mut world);
+    call(&mut world);
+    (world, component)
+}
+
+#[test]
+fn a_sender_to_many_addresses_is_read_in_pieces() {
+    let (mut world, mut component) = component_of_many_addresses(300, |_| ());
+    let mut seen = bodies(&settle(&mut world, &mut component));
+    seen.sort_unstable();
+    assert!(seen == Vec::from_iter(0..300), "{} came", seen.len());
+}
+
+/// Goal: reads for which there is no room are tried again, however many there are.
+#[test]
+fn reads_for_thousands_of_addresses_that_find_no_room_end_nobody() {
+    let (mut world, mut component) = component_of_many_addresses(3_000, |options| {
+        options.delivery.outbox.reads_max = 3_000;
+        options.actors.asks_max = 8;
+    });
+    let came = bodies(&settle(&mut world, &mut component)).len();
+    retry(&mut world);
+    let later = bodies(&settle(&mut world, &mut component)).len();
+    assert!(came > 0 && later > 0, "{came}, {later}");
+}
+
+/// Goal: however often somebody writes elsewhere, a destination that is away has one timer.
+#[test]
+fn a_destination_that_is_away_takes_one_timer() {
+    let mut world = world(|options| options.actors.timers_max = 8);
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    romeo.say(AT, "1");
+    romeo.sync(&mut world);
+    for _ in 0..10 {
+        romeo.say("juliet@localhost", "2");
+        romeo.sync(&mut world);
+        world.pass(Duration::from_secs(6));
+    }
+    assert_eq!(world.node().stats().counter(Counter::ActorLimit), 0);
+    let mut component = attach(&mut world);
+    call(&mut world);
+    assert_eq!(bodies(&settle(&mut world, &mut component)), [1]);
+}
+
+/// Goal: a domain that crashed so often that it is set aside calls those on its list all the same.
+#[test]
+fn a_domain_that_was_set_aside_comes_back_by_itself() {
+    let mut world = world(|_| ());
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    romeo.say(AT, "1");
+    romeo.sync(&mut world);
+    // As of a moment ago: 300 ms pass.
+    let components = |world: &mut World| {
+        call(world);
+        world.node().stats().gauge(Gauge::Components)
+    };
+    assert_eq!(components(&mut world), 1);
+    for _ in 0..=actor::limits::CRASHES_MAX {
+        romeo.send(&format!(
+            "<message type='headline' to='{AT}'><body>{PANIC}-in-the-room</body></message>"
+        ));
+        romeo.sync(&mut world);
+    }
+    assert_eq!(components(&mut world), 0, "it is set aside");
+    world.pass(actor::limits::QUARANTINE - Duration::from_secs(1));
+    assert_eq!(components(&mut world), 0);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(components(&mut world), 1);
+    let mut component = attach(&mut world);
+    call(&mut world);
+    assert_eq!(bodies(&settle(&mut world, &mut component)), [1]);
+}
+
+/// Goal: whoever came while a component was there that had stopped to answer, and has gone since,
+/// takes nobody's place; also if he came on another thread than the domain's.
+#[test]
+fn one_that_has_gone_is_not_taken_for_the_next_component() {
+    let mut world = world(|options| {
+        options.shards = 4;
+        options.components.sent_max = 1;
+        options.components.strangers_per_address_max = 100;
+    });
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    let mut silent = attach(&mut world);
+    romeo.say(AT, "1");
+    romeo.sync(&mut world);
+    silent.expect(&mut world, "<body>1</body>");
+    let mut gone = Vec::new();
+    for _ in 0..8 {
+        gone.push(handshake(&mut world, DOMAIN, SECRET));
+        handle(&mut world);
+        // Whoever is taken has this to read.
+        romeo.send(&format!(
+            "<message type='headline' to='{AT}'><body>2</body></message>"
+        ));
+        romeo.sync(&mut world);
+    }
+    world.pass(Duration::from_secs(11));
+    for peer in &mut gone {
+        ends_with(&mut world, peer, "<connection-timeout");
+    }
+    drop(gone);
+    for _ in 0..5 {
+        world.pass(Duration::from_secs(5));
+    }
+    ends_with(&mut world, &mut silent, "<connection-timeout");
+    let mut component = attach(&mut world);
+    retry(&mut world);
+    assert_eq!(bodies(&settle(&mut world, &mut component)), [1]);
+}
+
 /// Goal: a store that takes longer to read an account than that has to hear its call keeps nobody
 /// on the list for ever, and nothing from the component.
 #[test]
@@ -728,9 +857,11 @@ fn an_account_that_does_not_hear_its_call_in_time_is_called_again() {
         world.pass(Duration::from_secs(20));
         settle(&mut world, &mut component);
     }
-    let before = loaded(&mut world);
     drop(component);
     handle(&mut world);
+    // Nobody calls him while the component is away, so that he leaves the memory.
+    leave_memory(&mut world, []);
+    let before = loaded(&mut world);
     let mut component = attach(&mut world);
     call(&mut world);
     assert_eq!(bodies(&settle(&mut world, &mut component)), [0; 0]);

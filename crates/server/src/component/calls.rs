@@ -130,7 +130,6 @@ impl ComponentActor {
 
     /// Calls as many as may be called at a time; nobody while the component has enough to read.
     pub(super) fn call_some(&mut self, cx: &mut Context<'_, UserMsg>) {
-        self.will_call = false;
         if self.must_hold() {
             return self.call_later(cx);
         }

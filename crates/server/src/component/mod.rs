@@ -29,6 +29,7 @@ use std::time::Duration;
 use actor::{Context, Mail as _, Name, Reason, Reply};
 use delivery::Marks;
 use net::ConnRef;
+use stdx::time::Moment;
 use store::{Store, StoreError};
 use telemetry::{Counter, Gauge};
 use wire::Message;
@@ -61,8 +62,8 @@ const KIND: Kind = Kind {
 
 /// What the stream of a component says to its domain.
 pub(crate) enum Word {
-    /// Its component has shown that it knows the secret.
-    Attach(ConnRef),
+    /// Its component has shown that it knows the secret, and is there until then if it is not taken.
+    Attach(ConnRef, Moment),
     /// It has answered the ping of this number.
     Answered(ConnRef, u64),
     /// It is gone.
@@ -102,7 +103,10 @@ impl ComponentActor {
         self.life.home.options.components.answer_timeout / 2
     }
 
-    fn attach(&mut self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
+    fn attach(&mut self, (conn, until): (ConnRef, Moment), cx: &mut Context<'_, UserMsg>) {
+        if cx.now() >= until {
+            return; // It waited behind what another one had not read, and has gone.
+        }
         let home = Rc::clone(&self.life.home);
         if self.link.is_some() {
             // The other one may be dead without a word: it is asked, and gives way if it is.
@@ -267,7 +271,7 @@ impl Tenant for ComponentActor {
 
     fn word(&mut self, word: Word, cx: &mut Context<'_, UserMsg>) {
         match word {
-            Word::Attach(conn) => self.attach(conn, cx),
+            Word::Attach(conn, until) => self.attach((conn, until), cx),
             Word::Answered(conn, number) => self.answered(conn, number, cx),
             Word::Gone(conn) => {
                 if self.link.as_ref().is_some_and(|link| link.conn == conn) {
@@ -275,7 +279,10 @@ impl Tenant for ComponentActor {
                 }
             }
             Word::Look => self.look(cx),
-            Word::Call => self.call_some(cx),
+            Word::Call => {
+                self.will_call = false;
+                self.call_some(cx);
+            }
             Word::Heard(sender, call, is_heard) => self.heard(sender, call, is_heard, cx),
             Word::CallAgain => self.call_again(cx),
         }
