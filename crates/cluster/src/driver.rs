@@ -55,7 +55,8 @@ pub struct Options {
     pub events_max: usize,
     /// A replica that lags and does not get on for so long gets another consumer: the one that it
     /// has was of a server that died, or stalls behind an election. The next home of a stream waits
-    /// for it. Default: 1 s.
+    /// for it. Each that brought nothing has the one behind it wait for twice as long, up to eight
+    /// times this. Default: 1 s.
     pub stalled_after: Duration,
     /// Takes part in the map. Without it homes are whatever [`Driver::take_over`] is told.
     pub map: Option<MapOptions>,

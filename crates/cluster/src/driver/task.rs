@@ -28,6 +28,9 @@ const TICKS_PER_LOOK: u32 = 20;
 /// Ticks before a consumer or a snapshot that could not be had is asked for again.
 const TICKS_PER_RETRY: u32 = 20;
 
+/// How often the time is doubled for which a copy may not get on before it has another consumer.
+const DOUBLINGS_MAX: u32 = 3;
+
 /// What a copy lags at least until it has once had everything, in milliseconds: a node that begins
 /// with nothing would be given homes in its first second, which then wait for all that it lacks.
 const COLD_LAG_MS: u32 = 1_000;
@@ -73,8 +76,12 @@ pub(super) struct Task {
     /// It has had everything that the stream's leader had.
     has_caught_up: bool,
     ticks: u32,
-    /// The mark at the last tick at which it moved, and how many ticks ago that was.
+    /// The mark at the last tick at which it moved, and how many ticks ago that was, if there is
+    /// more: by that others see that this copy does not get on.
     moved: (Seq, u32),
+    /// Ticks since the mark moved, or this consumer was made, and those made since the mark moved.
+    stalled: u32,
+    futile: u32,
     retry_in: u32,
 }
 
@@ -91,7 +98,7 @@ impl Task {
             member: Member::new(options.member.clone(), author, replica),
             clock: SystemClock::new(),
             place,
-            stalled_ticks: u32::try_from(stalled_ticks).unwrap_or(u32::MAX),
+            stalled_ticks: u32::try_from(stalled_ticks).unwrap_or(u32::MAX >> DOUBLINGS_MAX),
             waiting: HashMap::new(),
             token: 0,
             asked: JoinSet::new(),
@@ -102,6 +109,8 @@ impl Task {
             has_caught_up: false,
             ticks: 0,
             moved: (0, 0),
+            stalled: 0,
+            futile: 0,
             retry_in: 0,
             parts,
         })
@@ -192,7 +201,7 @@ impl Task {
             Said::Consumer(messages) => {
                 self.is_asking = false;
                 self.messages = messages;
-                self.moved = (self.member.mark().seq, 0);
+                self.stalled = 0;
             }
             Said::End(Some((first, last))) => {
                 lock(&self.parts.progress).last = last;
@@ -262,10 +271,20 @@ impl Task {
             shown.last
         };
         match self.moved {
-            (seq, ticks) if seq == mark.seq && last > seq => self.moved = (seq, ticks + 1),
-            _ => self.moved = (mark.seq, 0),
+            (seq, ticks) if seq == mark.seq && last > seq => {
+                self.moved = (seq, ticks.saturating_add(1));
+                self.stalled += 1;
+            }
+            _ => {
+                self.moved = (mark.seq, 0);
+                (self.stalled, self.futile) = (0, 0);
+            }
         }
-        if self.moved.1 > self.stalled_ticks && self.messages.is_some() {
+        // Each that brought nothing has the next one wait for longer; none helps a store that
+        // refuses.
+        let patience = self.stalled_ticks << self.futile.min(DOUBLINGS_MAX);
+        if self.stalled > patience && self.messages.is_some() && !self.member.is_stuck() {
+            self.futile += 1;
             self.replace_consumer();
             // Enough was waited.
             self.retry_in = 0;

@@ -255,6 +255,11 @@ impl Member {
         self.settle_with(follower);
     }
 
+    /// Whether nothing more is applied: the store refused, or a snapshot is needed.
+    pub fn is_stuck(&self) -> bool {
+        self.is_stuck
+    }
+
     /// When [`Member::on_time`] is next of use.
     pub fn next_time(&self) -> Option<Moment> {
         match &self.state {

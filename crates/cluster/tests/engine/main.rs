@@ -7,6 +7,7 @@ mod grow;
 mod nodes;
 mod servers;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cluster::check::{self, Problem};
@@ -19,7 +20,7 @@ use cluster::journal::{Answer, Publish};
 use cluster::layout::{Layout, StreamId};
 use cluster::observe;
 use stdx::Level;
-use store::Position;
+use store::{Durability, FaultyEngine, MemoryEngine, Position, Store};
 
 use nodes::{Node, record};
 use servers::Servers;
@@ -529,4 +530,45 @@ fn a_node_that_was_cut_off_takes_part_at_once() {
     b.catch_up_with(&a, STREAM);
     let took = since.elapsed();
     assert!(took < BACK_WITHIN, "it took {took:?}");
+}
+
+/// Goal: a home whose store refuses a write, so that its own copy never gets on, loses the stream to
+/// a node whose copy does, which has what was acknowledged meanwhile.
+#[test]
+fn a_home_whose_store_refuses_a_write_loses_the_stream() {
+    let servers = Servers::start_untold();
+    servers.create(&layout());
+    let disks = ["a", "b"].map(|_| Arc::new(FaultyEngine::new(MemoryEngine::new())));
+    let nodes: Vec<Node> = (disks.iter().zip(["a", "b"]))
+        .map(|(disk, name)| {
+            let slots = Store::in_memory().slot_key();
+            let engine: Arc<FaultyEngine<MemoryEngine>> = Arc::clone(disk);
+            let store = Store::with_engine(engine, Durability::Memory, slots).unwrap();
+            Node::with_map_over(store, &servers, &layout(), name)
+        })
+        .collect();
+    let home = || nodes.iter().position(|node| node.is_home(STREAM));
+    let has_share = |node: &Node| layout().streams().any(|stream| node.is_home(stream));
+    Node::until("each has a share", || {
+        nodes.iter().all(has_share) && home().is_some()
+    });
+    let (old, new) = match home() {
+        Some(0) => (0, 1),
+        _ => (1, 0),
+    };
+    nodes[old].append_patiently(1);
+    nodes[new].catch_up_with(&nodes[old], STREAM);
+    disks[old].faults().set_disk_full(true);
+    // Nobody decides it here any more.
+    let _undecided = nodes[old].begin(2);
+    Node::until("its copy is stuck", || {
+        nodes[old].driver().progress(STREAM).is_stuck
+    });
+    Node::until("the other one has it", || nodes[new].is_home(STREAM));
+    let mark = nodes[new].driver().progress(STREAM).mark.seq;
+    assert!(mark > nodes[old].driver().progress(STREAM).mark.seq);
+    assert!(matches!(
+        nodes[new].append_patiently(3),
+        Outcome::Committed(_)
+    ));
 }

@@ -83,7 +83,24 @@ impl Node {
         name: &str,
         incarnation: u64,
     ) -> Node {
-        Node::of_map(servers, servers.options(), layout, (name, incarnation))
+        let store = Store::in_memory();
+        Node::of_map(
+            servers,
+            servers.options(),
+            layout,
+            (name, incarnation),
+            store,
+        )
+    }
+
+    /// The same, over this store.
+    pub(crate) fn with_map_over(
+        store: Store,
+        servers: &Servers,
+        layout: &Layout,
+        name: &str,
+    ) -> Node {
+        Node::of_map(servers, servers.options(), layout, (name, 1), store)
     }
 
     /// The same, connected to this server.
@@ -93,7 +110,14 @@ impl Node {
         layout: &Layout,
         name: &str,
     ) -> Node {
-        Node::of_map(servers, servers.options_of(server), layout, (name, 1))
+        let store = Store::in_memory();
+        Node::of_map(
+            servers,
+            servers.options_of(server),
+            layout,
+            (name, 1),
+            store,
+        )
     }
 
     fn of_map(
@@ -101,6 +125,7 @@ impl Node {
         engine: engine::Options,
         layout: &Layout,
         (name, incarnation): (&str, u64),
+        store: Store,
     ) -> Node {
         let folder = servers.folder().to_owned();
         let mut options = Options::new(engine, layout.clone(), folder);
@@ -109,11 +134,19 @@ impl Node {
             weight: 1,
             ..MapOptions::default()
         });
-        Node::run(servers, options, name, incarnation)
+        Node::run_over(store, servers, options, (name, incarnation))
     }
 
     fn run(servers: &Servers, options: Options, name: &str, incarnation: u64) -> Node {
-        let store = Store::in_memory();
+        Node::run_over(Store::in_memory(), servers, options, (name, incarnation))
+    }
+
+    fn run_over(
+        store: Store,
+        servers: &Servers,
+        options: Options,
+        (name, incarnation): (&str, u64),
+    ) -> Node {
         let layout = options.layout.clone();
         let author = Author {
             node: name.to_owned(),
