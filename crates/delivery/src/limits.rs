@@ -18,8 +18,8 @@ pub struct OutboxLimits {
     pub window_per_destination: usize,
     /// Entries that one read of the log asks for.
     pub page: u32,
-    /// Reads for destinations that lag that are under way at a time; the others wait for their turn,
-    /// so that a sender of whom thousands are called at once leaves room for others.
+    /// Reads for destinations that lag that are under way at a time; the others wait for their
+    /// turn, so that a sender to thousands who are called at once leaves room for others.
     pub reads_max: u32,
     /// Time that a destination may say nothing to what was handed over; then it is retried.
     pub answer_timeout: Duration,

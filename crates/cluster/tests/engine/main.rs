@@ -532,8 +532,8 @@ fn a_node_that_was_cut_off_takes_part_at_once() {
     assert!(took < BACK_WITHIN, "it took {took:?}");
 }
 
-/// Goal: a home whose store refuses a write, so that its own copy never gets on, loses the stream to
-/// a node whose copy does, which has what was acknowledged meanwhile.
+/// Goal: a home whose store refuses a write, so that its own copy never gets on, loses the stream
+/// to a node whose copy does, which has what was acknowledged meanwhile.
 #[test]
 fn a_home_whose_store_refuses_a_write_loses_the_stream() {
     let servers = Servers::start_untold();

@@ -75,8 +75,8 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
     }
 
     /// Entries that were read for a consumer, or `None` if they could not be. Returns which of them
-    /// are handed over now, by their index in the page; `wall` says how old they are. Other reads may
-    /// have waited for this ([`Outbox::poll_effect`]).
+    /// are handed over now, by their index in the page; `wall` says how old they are. Other reads
+    /// may have waited for this ([`Outbox::poll_effect`]).
     pub fn handle_page(
         &mut self,
         id: ReadId,

@@ -70,7 +70,7 @@ fn each_relation_is_looked_at() {
 }
 
 /// Of many destinations that are to be read at once, a few are; each that is answered makes way for
-/// the next one, whatever the answer is. What a destination waits for, the common consumer does not.
+/// the next one, whatever the answer is. The common consumer does not wait for them.
 #[test]
 fn reads_of_many_destinations_take_turns() {
     let limits = OutboxLimits {

@@ -62,7 +62,7 @@ const KIND: Kind = Kind {
 
 /// What the stream of a component says to its domain.
 pub(crate) enum Word {
-    /// Its component has shown that it knows the secret, and is there until then if it is not taken.
+    /// Its component has shown that it knows the secret; not taken until then, it goes.
     Attach(ConnRef, Moment),
     /// It has answered the ping of this number.
     Answered(ConnRef, u64),

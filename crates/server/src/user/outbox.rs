@@ -307,8 +307,8 @@ impl User {
         if let Some(due) = log.outbox.deadline()
             && log.outbox_due.is_none_or(|(armed, _)| due < armed)
         {
-            // One at a time: a destination that is away has its deadline in an hour, and there would
-            // be another one of those for each that comes sooner.
+            // One at a time: a destination that is away has its deadline in an hour, and there
+            // would be another one of those for each that comes sooner.
             if let Some((_, later)) = log.outbox_due.take() {
                 cx.cancel(later);
             }
