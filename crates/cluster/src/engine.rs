@@ -36,6 +36,9 @@ pub struct Options {
     pub ping_every: Duration,
     /// Longest wait for an answer; what then happens is the asker's business. Default: 2 s.
     pub answer_within: Duration,
+    /// Longest wait for the next part of a snapshot or a list: for one that is gone the engine's
+    /// client would wait for ever. Default: 5 s.
+    pub part_within: Duration,
     /// How long a node that starts asks an engine that does not answer: an election after a server
     /// was lost takes up to ten seconds. One question goes on top. Default: 30 s.
     pub silence_max: Duration,
@@ -51,6 +54,7 @@ impl Options {
             connect_within: Duration::from_secs(2),
             ping_every: Duration::from_millis(500),
             answer_within: Duration::from_secs(2),
+            part_within: Duration::from_secs(5),
             silence_max: Duration::from_secs(30),
             silence_pause: Duration::from_millis(250),
         }
@@ -134,6 +138,7 @@ pub struct Engine {
     jetstream: jetstream::Context,
     layout: Layout,
     answer_within: Duration,
+    part_within: Duration,
 }
 
 /// What a publish is answered with.
@@ -195,7 +200,14 @@ impl Engine {
             jetstream,
             layout,
             answer_within: options.answer_within,
+            part_within: options.part_within,
         })
+    }
+
+    /// Waits for the next part of what was asked for.
+    async fn part<T>(&self, asked: &str, next: impl Future<Output = T>) -> Result<T, EngineError> {
+        let came = tokio::time::timeout(self.part_within, next).await;
+        came.map_err(|_| silent(asked, &"a part of it does not come"))
     }
 
     /// How things are called.

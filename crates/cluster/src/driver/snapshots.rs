@@ -15,8 +15,9 @@ use crate::journal::message::Author;
 use crate::layout::StreamId;
 
 /// How long a snapshot that was stored is asked for before it counts as lost, and the pause between
-/// two questions.
-const BACK_WITHIN: Duration = Duration::from_secs(5);
+/// two questions. More than once, although one waits for a part that is gone: whoever is asked may
+/// know of an earlier snapshot of the same name.
+const BACK_WITHIN: Duration = Duration::from_secs(15);
 const BACK_PAUSE: Duration = Duration::from_millis(100);
 
 /// Where the snapshots of one stream pass through.

@@ -273,7 +273,7 @@ impl Task {
         match self.moved {
             (seq, ticks) if seq == mark.seq && last > seq => {
                 self.moved = (seq, ticks.saturating_add(1));
-                self.stalled += 1;
+                self.stalled = self.stalled.saturating_add(1);
             }
             _ => {
                 self.moved = (mark.seq, 0);

@@ -7,7 +7,7 @@ use std::path::Path;
 use async_nats::jetstream::object_store::ObjectStore;
 use futures_util::StreamExt;
 use tokio::fs::File;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{Engine, EngineError, failed, silent};
 use crate::journal::Seq;
@@ -15,6 +15,9 @@ use crate::layout::StreamId;
 
 /// Snapshots of a stream that are kept: the last verified one, and the one before.
 const SNAPSHOTS_MAX: usize = 2;
+
+/// What is read of a snapshot at once: the engine has it in parts of as much.
+const READ_BYTES: usize = 128 * 1024;
 
 fn name(stream: StreamId, seq: Seq) -> String {
     // With leading zeros, so that the order of names is that of sequences.
@@ -78,7 +81,7 @@ impl Engine {
         let listed = self.bucket().await?.list().await;
         let mut listed = listed.map_err(|error| silent(asked, &error))?;
         let mut saved = BTreeSet::new();
-        while let Some(info) = listed.next().await {
+        while let Some(info) = self.part(asked, listed.next()).await? {
             let info = info.map_err(|error| silent(asked, &error))?;
             let of = info.name.split_once('.').map(|(of, _)| of.parse());
             if let Some(Ok(stream)) = of {
@@ -93,11 +96,12 @@ impl Engine {
     /// # Errors
     /// What the engine said.
     pub async fn snapshots(&self, stream: StreamId) -> Result<Vec<Seq>, EngineError> {
-        let fail = || failed(format!("snapshots of stream {}", stream.0));
+        let asked = format!("snapshots of stream {}", stream.0);
+        let fail = || failed(&asked);
         let listed = self.bucket().await?.list().await;
         let mut listed = listed.map_err(|error| fail()(&error))?;
         let mut found = Vec::new();
-        while let Some(info) = listed.next().await {
+        while let Some(info) = self.part(&asked, listed.next()).await? {
             let info = info.map_err(|error| fail()(&error))?;
             found.extend(parse(stream, &info.name));
         }
@@ -117,15 +121,20 @@ impl Engine {
         file: &Path,
     ) -> Result<(), EngineError> {
         let name = name(stream, seq);
-        let fail = || failed(format!("snapshot {name}"));
+        let asked = format!("snapshot {name}");
+        let fail = || failed(&asked);
+        let file_error = |error: std::io::Error| EngineError::File(error.to_string());
         let found = self.bucket().await?.get(&name).await;
         let mut object = found.map_err(|error| fail()(&error))?;
-        let made = File::create(file).await;
-        let mut to = made.map_err(|error| EngineError::File(error.to_string()))?;
-        let copied = tokio::io::copy(&mut object, &mut to).await;
-        copied.map_err(|error| fail()(&error))?;
-        let flushed = to.flush().await;
-        flushed.map_err(|error| EngineError::File(error.to_string()))
+        let mut to = File::create(file).await.map_err(file_error)?;
+        let mut bytes = vec![0; READ_BYTES];
+        loop {
+            let read = self.part(&asked, object.read(&mut bytes)).await?;
+            match read.map_err(|error| fail()(&error))? {
+                0 => return to.flush().await.map_err(file_error),
+                read => to.write_all(&bytes[..read]).await.map_err(file_error)?,
+            }
+        }
     }
 
     /// Removes all but the newest snapshots of a stream.

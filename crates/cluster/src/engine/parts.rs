@@ -27,7 +27,7 @@ impl Engine {
         let found = handle.info_with_subjects(format!("$O.{bucket}.C.>")).await;
         let mut found = found.map_err(|error| fail()(&error))?;
         let mut parts = Vec::new();
-        while let Some(subject) = found.next().await {
+        while let Some(subject) = self.part("parts of snapshots", found.next()).await? {
             parts.push(subject.map_err(|error| fail()(&error))?.0);
         }
         // Read behind the parts: what is stored meanwhile is of a snapshot.
@@ -57,11 +57,12 @@ impl Engine {
 
     /// Under which names the parts of stored snapshots are.
     async fn names_of_parts(&self) -> Result<BTreeSet<String>, EngineError> {
-        let fail = || failed("the list of snapshots");
+        let asked = "the list of snapshots";
+        let fail = || failed(asked);
         let listed = self.bucket().await?.list().await;
         let mut listed = listed.map_err(|error| fail()(&error))?;
         let mut names = BTreeSet::new();
-        while let Some(info) = listed.next().await {
+        while let Some(info) = self.part(asked, listed.next()).await? {
             names.insert(info.map_err(|error| fail()(&error))?.nuid);
         }
         Ok(names)

@@ -9,10 +9,9 @@ use cluster::journal::message::Author;
 use cluster::layout::{Layout, StreamId};
 use stdx::Timestamp;
 use store::{Account, RangeId, Record, Store};
-use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot::Receiver;
 
-use crate::servers::Servers;
+use crate::servers::{Servers, runtime};
 
 const PATIENCE: Duration = Duration::from_secs(40);
 
@@ -21,10 +20,6 @@ pub(crate) struct Node {
     store: Store,
     layout: Layout,
     engine: engine::Options,
-}
-
-fn runtime() -> Runtime {
-    Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 /// The address in range 0 that all appends are about.

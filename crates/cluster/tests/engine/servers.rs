@@ -11,6 +11,7 @@ use cluster::check;
 use cluster::engine::{self, Engine};
 use cluster::layout::Layout;
 use cluster::observe;
+use tokio::runtime::{Builder, Runtime};
 
 const SERVERS: usize = 3;
 
@@ -174,11 +175,7 @@ impl Servers {
 
     /// The number of the server that leads the map, however long the others take to elect it.
     pub(crate) fn leader_of_map(&self, layout: &Layout) -> usize {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let leader = runtime.block_on(async {
+        let leader = runtime().block_on(async {
             let engine = Engine::connect(&self.options(), layout.clone()).await;
             let engine = engine.unwrap();
             for _ in 0..100 {
@@ -194,11 +191,7 @@ impl Servers {
 
     /// Asks the engine.
     pub(crate) fn ask<T>(&self, layout: &Layout, ask: impl AsyncFnOnce(Engine) -> T) -> T {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
+        runtime().block_on(async {
             let engine = Engine::connect(&self.options(), layout.clone()).await;
             ask(engine.unwrap()).await
         })
@@ -206,11 +199,7 @@ impl Servers {
 
     /// Bounds the bytes of a stream of the engine's own.
     pub(crate) fn limit(&self, stream: &str, bytes_max: i64) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
+        runtime().block_on(async {
             let client = async_nats::connect(self.address(0)).await.unwrap();
             let jetstream = async_nats::jetstream::new(client);
             let mut handle = jetstream.get_stream(stream).await.unwrap();
@@ -220,9 +209,25 @@ impl Servers {
         });
     }
 
+    /// Removes what has such a subject from a stream of the engine's own.
+    pub(crate) fn purge(&self, stream: &str, subject: &str) {
+        runtime().block_on(async {
+            let client = async_nats::connect(self.address(0)).await.unwrap();
+            let jetstream = async_nats::jetstream::new(client);
+            let handle = jetstream.get_stream(stream).await.unwrap();
+            let purged = handle.purge().filter(subject).await.unwrap();
+            assert!(purged.purged > 0);
+        });
+    }
+
     fn wait(&self) {
         self.create(&Layout::new("wait", 1).unwrap());
     }
+}
+
+/// To wait in.
+pub(crate) fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 fn route_of(port: u16) -> String {
