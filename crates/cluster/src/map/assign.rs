@@ -186,15 +186,18 @@ impl Plan<'_> {
     }
 
     /// Away from nodes that are slow or drain, or do not get on with this stream, if somebody warm
-    /// takes it.
+    /// takes it. Nodes that hold no lease keep theirs until it has ended.
     fn evictions(&mut self) -> Vec<Move> {
         let mut moves = Vec::new();
         for stream in 0..self.view.homes.len() {
             let Some(home) = self.view.homes[stream].as_deref() else {
                 continue;
             };
+            // The end of its lease may be under way. Or this node has not heard of others for a
+            // while, and takes them for dead.
+            let is_there = self.view.nodes.contains_key(home);
             let may_stay = self.may_be_home(home) && !self.is_stuck(home, stream);
-            if may_stay || moves.len() >= self.options.moves_max {
+            if !is_there || may_stay || moves.len() >= self.options.moves_max {
                 continue;
             }
             if let Some(to) = self

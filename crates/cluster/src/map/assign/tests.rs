@@ -229,3 +229,20 @@ fn a_home_that_is_stuck_loses_the_stream() {
     view.homes[1] = Some("a".to_owned());
     assert_eq!(plan(&options, &view), []);
 }
+
+/// Goal: a home that holds no lease keeps its streams until the map says that the lease has ended:
+/// whoever hears nothing of the others for a while takes nothing from them.
+#[test]
+fn a_home_whose_lease_has_not_ended_keeps_its_streams() {
+    let options = Options::default();
+    let mut view = view(&[1, 1], 2);
+    view.homes = vec![Some("a".to_owned()), Some("b".to_owned())];
+    view.nodes.remove("a");
+    assert_eq!(plan(&options, &view), []);
+    view.homes[0] = None;
+    let moved = plan(&options, &view);
+    assert!(
+        matches!(&moved[..], [one] if one.to == "b" && !one.is_planned),
+        "{moved:?}"
+    );
+}

@@ -1,10 +1,17 @@
 //! What must hold in every schedule: at each moment, and at its end.
 
+use std::time::Duration;
+
+use stdx::Moment;
+
 use super::load::{self, Fate};
 use super::node::{Node, STREAMS};
 use super::world::World;
 use crate::journal::member::Role;
 use crate::layout::StreamId;
+
+/// Two thirds of T, by the clock that runs fastest: see [`crate::map::lease`].
+const HELD_AT_LEAST: Duration = Duration::from_millis(2_000 * 100 / 105);
 
 impl World {
     /// At no moment do two processes act for one stream.
@@ -23,6 +30,16 @@ impl World {
             if self.nodes.iter().filter(|node| acts(node)).count() > 1 {
                 self.problem(format!("stream {stream} has two homes that act"));
             }
+        }
+    }
+
+    /// Nobody ends a lease that its holder has just renewed, however little he hears of the map.
+    pub(super) fn ended_lease(&mut self, key: &str, renewed: Option<Moment>) {
+        let held = renewed.map(|renewed| self.now.saturating_since(renewed));
+        if held.is_some_and(|held| held < HELD_AT_LEAST) {
+            self.problem(format!(
+                "the lease {key} was ended {held:?} after its renewal"
+            ));
         }
     }
 

@@ -540,15 +540,18 @@ impl World {
     fn on_put(&mut self, from: To, put: Put) {
         match put {
             Put::Node(key, expected, value, sent) => {
-                let is_fence = sent.is_none();
-                let revision = self.map.put(&key, expected, value);
-                self.stats.fences += u64::from(is_fence && revision.is_some());
+                let before = self.map.stored_at(&key);
+                let revision = self.map.put(self.now, &key, expected, value);
+                if revision.is_some() && sent.is_none() {
+                    self.stats.fences += 1;
+                    self.ended_lease(&key, before);
+                }
                 if let (Some(revision), Some(sent)) = (revision, sent) {
                     self.send(from.0, Event::Renewed(from, sent, revision));
                 }
             }
             Put::Home(key, expected, value) => {
-                self.map.put(&key, Some(expected), value);
+                self.map.put(self.now, &key, Some(expected), value);
             }
         }
     }
