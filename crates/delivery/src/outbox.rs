@@ -279,7 +279,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
     }
 
     /// Whether reads wait for those that are under way. For tests.
-    pub fn has_effects(&self) -> bool {
+    pub fn reads_wait(&self) -> bool {
         !self.effects.is_empty()
     }
 

@@ -80,6 +80,8 @@ pub(crate) struct Home {
     lives: Cell<u64>,
     /// What the log says of changes that failed.
     pub(crate) failed_changes: RefCell<Repeats>,
+    /// And of reads of what is to be handed over.
+    pub(crate) failed_reads: RefCell<Repeats>,
     /// When the node started.
     pub started: Timestamp,
     /// What all shards share to keep strangers within their share.
@@ -156,6 +158,7 @@ impl Home {
             queues: Queues::new(queues),
             lives: Cell::default(),
             failed_changes: RefCell::default(),
+            failed_reads: RefCell::default(),
             started,
             guard,
             generations: RefCell::default(),

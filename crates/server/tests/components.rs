@@ -727,9 +727,12 @@ fn component_of_many_addresses(
     (world, component)
 }
 
+/// Goal: of hundreds that are to be read for, a few are at a time: there is room for no more.
 #[test]
 fn a_sender_to_many_addresses_is_read_in_pieces() {
-    let (mut world, mut component) = component_of_many_addresses(300, |_| ());
+    let (mut world, mut component) = component_of_many_addresses(300, |options| {
+        options.actors.asks_max = 2 * options.delivery.outbox.reads_max as usize;
+    });
     let mut seen = bodies(&settle(&mut world, &mut component));
     seen.sort_unstable();
     assert!(seen == Vec::from_iter(0..300), "{} came", seen.len());
@@ -746,6 +749,7 @@ fn reads_for_thousands_of_addresses_that_find_no_room_end_nobody() {
     retry(&mut world);
     let later = bodies(&settle(&mut world, &mut component)).len();
     assert!(came > 0 && later > 0, "{came}, {later}");
+    assert_eq!(world.node().stats().counter(Counter::ActorLimit), 0);
 }
 
 /// Goal: however often somebody writes elsewhere, a destination that is away has one timer.

@@ -93,7 +93,7 @@ fn reads_of_many_destinations_take_turns() {
         id
     });
     assert_eq!(read(&mut outbox), None);
-    assert!(outbox.has_effects());
+    assert!(outbox.reads_wait());
     let wall = Timestamp::from_millis(0);
     let empty = Page {
         entries: Vec::new(),
@@ -120,7 +120,7 @@ fn reads_of_many_destinations_take_turns() {
         }
     }
     assert_eq!(outbox.own_reads, 0);
-    assert!(!outbox.has_effects());
+    assert!(!outbox.reads_wait());
 }
 
 #[test]

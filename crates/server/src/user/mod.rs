@@ -554,7 +554,8 @@ impl Actor for User {
             .any(|session| session.managed.is_some());
         let is_at_rest = self.log.as_ref().is_none_or(|log| log.is_at_rest());
         let has_moved = self.home.is_elsewhere(&self.name);
-        if !is_over && !goes_on && !has_moved && (has_managed || !is_at_rest) {
+        let is_needed = has_managed || !is_at_rest || self.is_woken;
+        if !is_over && !goes_on && !has_moved && is_needed {
             // Sessions that can be resumed, and messages on their way, need it again.
             let (shard, name) = (cx.shard(), Name::clone(&self.name));
             let _ = cx.send_named(shard, &name, UserMsg::Wake);

@@ -417,7 +417,13 @@ impl User {
                 })
             }
             Err(error) => {
-                tracing::warn!(user = %self.name, %error, "cannot read what is to be handed over");
+                // Of a sender to thousands each read may fail.
+                if let Some(left_out) = self.home.failed_reads.borrow_mut().due(now) {
+                    tracing::warn!(
+                        user = %self.name, %error, left_out,
+                        "cannot read what is to be handed over"
+                    );
+                }
                 None
             }
         };

@@ -199,7 +199,7 @@ impl State {
         while let Some(effect) = self.outbox.poll_effect() {
             self.effects.push(effect);
         }
-        self.seen.read_waits |= self.outbox.has_effects();
+        self.seen.read_waits |= self.outbox.reads_wait();
     }
 
     /// What this step, after `last`, comes to in the table.
