@@ -37,6 +37,8 @@ OTHERS := $(filter-out $(NODES),$(sort $(basename $(notdir $(wildcard crates/*/t
 # Those that a plus joins run at the same time; what they say comes when each of them has ended.
 STAGES := lint build tidy workspace+nodes+deny+fuzz history+history-cluster+benchmarks \
   crowd zoo clients
+# What runs beside others is heard when it has ended: one that hangs has to have an end too.
+BOUNDED := timeout --kill-after=30 45m
 # Seconds of each attacker in `make hostile`.
 HOSTILE_SECONDS ?= 10
 
@@ -83,11 +85,11 @@ tidy: ## The tidy test alone.
 	$(CARGO) test --workspace --test tidy
 
 workspace: build ## All tests of the workspace but `nodes`: unit, property, scripts, tidy.
-	$(CARGO) test --workspace --lib --bins $(addprefix --test ,$(OTHERS))
+	$(BOUNDED) $(CARGO) test --workspace --lib --bins $(addprefix --test ,$(OTHERS))
 	$(CARGO) test --workspace --doc --quiet
 
 nodes: build $(NATS) ## Tests of several nodes and servers of the engine of a cluster.
-	$(CARGO) test --workspace $(addprefix --test ,$(NODES))
+	$(BOUNDED) $(CARGO) test --workspace $(addprefix --test ,$(NODES))
 
 scripts: build ## Conversation scripts alone, over every transport and variant of the server.
 	$(CARGO) test --workspace --test scripts
@@ -226,7 +228,7 @@ scaling: workloads ## Simulated nodes and actor workloads; writes docs/scaling.m
 	bench/scaling
 
 fuzz: ## A short run of every fuzz target, with the stable toolchain.
-	@nice -n 5 tests/fuzz_shortly $(FUZZ_SECONDS)
+	@$(BOUNDED) nice -n 5 tests/fuzz_shortly $(FUZZ_SECONDS)
 
 docs: ## Write the documents that are made from the code.
 	$(CARGO) run --quiet --package xtask -- xeps

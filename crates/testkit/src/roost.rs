@@ -22,6 +22,8 @@ use tempfile::TempDir;
 /// have much else to do.
 const PATIENCE: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(10);
+/// How long a command may take; then it is ended, and exits with 124.
+const COMMAND_WITHIN: Duration = Duration::from_secs(300);
 
 /// Ports of servers. The system takes none of these for outgoing connections (from 32,768 on by
 /// default), so that a server which is killed finds its ports free when it starts again. Those
@@ -180,7 +182,9 @@ impl Roost {
         environment: &[(OsString, OsString)],
         arguments: &[&str],
     ) -> Result<String, String> {
-        let output = Command::new(&self.binary)
+        let output = Command::new("timeout")
+            .arg(COMMAND_WITHIN.as_secs().to_string())
+            .arg(&self.binary)
             .args(arguments)
             .envs(environment.iter().cloned())
             .stdin(Stdio::null())
@@ -283,6 +287,9 @@ impl Roost {
     }
 
     fn launch(&mut self) -> Result<(), String> {
+        if self.child.is_some() {
+            self.kill()?; // It did not listen in time.
+        }
         let log = File::options()
             .create(true)
             .append(true)

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -116,7 +117,12 @@ fn a_full_disk_refuses_messages_and_loses_none_that_it_took() {
         let free = rustix::fs::statvfs(&seen_by_server).expect("the room");
         free.f_bavail * free.f_frsize
     };
+    let began = Instant::now();
     while room() < bytes {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "it is still held"
+        );
         std::thread::yield_now();
     }
     alice.say("bob", "taken-after");

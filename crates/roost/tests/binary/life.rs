@@ -137,6 +137,8 @@ fn a_watchdog_is_shown_that_the_shards_turn() {
     let supervisor = UnixDatagram::bind(&path).expect("a socket");
     let mut command = place.server();
     command.env("NOTIFY_SOCKET", &path);
+    let patience = Some(Duration::from_secs(60));
+    supervisor.set_read_timeout(patience).expect("a time-out");
     // Long, so that a busy machine is no trouble: it is shown each second.
     command.env("WATCHDOG_USEC", "3000000");
     let server = Server::start(command);

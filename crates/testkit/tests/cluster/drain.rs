@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use testkit::roost::Settings;
 
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, STOPS_WITHIN};
 use crate::person::Person;
 
 fn served(nodes: &Nodes, name: &str) -> f64 {
@@ -104,7 +104,9 @@ fn nodes_are_restarted_one_after_the_other() {
         people[there].resume(&mut nodes, &refuge);
         let from = said;
         nodes.node(stopped).begin_to_stop().unwrap();
+        let began = Instant::now();
         while said < from + 20 || !nodes.log(stopped).contains("stopped") {
+            assert!(began.elapsed() < STOPS_WITHIN, "{}", nodes.log(stopped));
             longest = longest.max(say_to_all(&mut people, &names_of, said));
             said += 1;
         }

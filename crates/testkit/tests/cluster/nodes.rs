@@ -11,6 +11,8 @@ use testkit::roost::{Roost, Settings};
 
 pub(crate) const PASSWORD: &str = "pencil";
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a node may take to end in order; these tests let it drain for a minute.
+pub(crate) const STOPS_WITHIN: Duration = Duration::from_secs(180);
 const PAUSE: Duration = Duration::from_millis(200);
 
 pub(crate) struct Nodes {

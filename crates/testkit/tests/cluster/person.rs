@@ -165,10 +165,13 @@ impl Person {
     /// Comes back to its session at this node, and sends again what was not acknowledged.
     pub(crate) fn resume(&mut self, nodes: &mut Nodes, node: &str) {
         // What came before the link was lost.
+        let began = Instant::now();
         while self
             .take_next(Duration::from_millis(100))
             .is_ok_and(|came| came)
-        {}
+        {
+            assert!(began.elapsed() < PATIENCE, "it hears more and more");
+        }
         self.refuge = nodes.node(node).address();
         self.come_back();
         self.await_accepted();
@@ -381,7 +384,9 @@ impl Person {
                 self.client.transcript()
             );
         }
-        while self.listen(Duration::from_millis(300)) {}
+        while self.listen(Duration::from_millis(300)) {
+            assert!(started.elapsed() < 2 * PATIENCE, "it hears more and more");
+        }
         let heard: Vec<_> = self.heard.drain(..).collect();
         assert_eq!(heard, expected, "{}", self.client.transcript());
     }

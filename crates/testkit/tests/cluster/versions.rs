@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use testkit::roost::Settings;
 
 use crate::drain::{hear_all, say_to_all};
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, STOPS_WITHIN};
 use crate::person::Person;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -71,7 +71,9 @@ fn change(nodes: &mut Nodes, talk: &mut Talk, name: &str, is_next: bool) {
     talk.people[there].resume(nodes, &refuge);
     let before = nodes.log_of(name).len();
     nodes.node(name).begin_to_stop().unwrap();
+    let began = Instant::now();
     while !nodes.log_of(name)[before..].contains("stopped") {
+        assert!(began.elapsed() < STOPS_WITHIN, "{}", nodes.log_of(name));
         talk.go_on();
     }
     // It has ended, and is waited for.
