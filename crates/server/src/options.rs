@@ -269,7 +269,8 @@ pub struct Delivery {
     pub stream_management: bool,
     /// How long a session without a connection is kept; a client may ask for less.
     pub resume_timeout: Duration,
-    /// Time to acknowledge what was asked for; then the connection is given up.
+    /// Time to acknowledge what was asked for, from when the client said something last; then the
+    /// connection is given up.
     pub ack_timeout: Duration,
     /// Messages that a session was sent and has not acknowledged, at most [`UNACKED_MAX`]; further
     /// ones are read from the log when it has acknowledged some.

@@ -411,6 +411,34 @@ fn a_client_that_does_not_answer_is_asked_twice_and_then_cut() {
     assert!(!end.contains(&question), "{end}");
 }
 
+/// An overloaded server reads what its clients say late, and their answers are behind that: for as
+/// long as they say something, they are there.
+#[test]
+fn a_client_whose_answer_is_behind_much_else_is_not_cut() {
+    let mut world = World::with(|options| {
+        options.delivery.ack_timeout = Duration::from_secs(5);
+    });
+    let (mut juliet, _) = world.login_managed("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.say("juliet@localhost", "1");
+    juliet.wait_for_question(&mut world).expect("she is asked");
+    for second in 0..20 {
+        juliet.say("romeo@localhost", &second.to_string());
+        world.pass(Duration::from_secs(1));
+        while juliet.read() {}
+    }
+    assert!(
+        !juliet.seen.contains("<connection-timeout"),
+        "{}",
+        juliet.seen
+    );
+    for _ in 0..8 {
+        world.pass(Duration::from_secs(1));
+    }
+    juliet.expect(&mut world, "<connection-timeout");
+}
+
 // ---- What sessions leave behind ----------------------------------------------------------------
 
 /// Messages for each of several sessions, of which each has two in memory and leaves three to the

@@ -53,6 +53,7 @@ impl User {
         };
         if let Some(managed) = &mut session.managed {
             managed.inbound = managed.inbound.wrapping_add(1);
+            managed.out.heard(cx.now());
             let bytes_max = self.home.options.joined.kept_bytes_max;
             if self.home.lines.counts(link, managed.inbound, bytes_max) {
                 // A home before has answered it.

@@ -405,12 +405,20 @@ impl Outbound {
         self.is_asked_again = true;
     }
 
-    /// Since when the client owes an answer.
+    /// The client has said something else: its answer may be behind more of that, which was not
+    /// read yet. It has its time from here on.
+    pub fn heard(&mut self, now: Moment) {
+        if self.asked_at != Moment::FAR {
+            self.asked_at = now;
+        }
+    }
+
+    /// Since when the client owes an answer, and has said nothing.
     pub fn asked_since(&self) -> Option<Moment> {
         (self.asked_at != Moment::FAR).then_some(self.asked_at)
     }
 
-    /// Whether the client has owed an answer for too long.
+    /// Whether the client has owed an answer for too long, and said nothing.
     pub fn is_overdue(&self, now: Moment, timeout: Duration) -> bool {
         self.asked_since()
             .is_some_and(|since| now.saturating_since(since) >= timeout)

@@ -433,6 +433,24 @@ fn a_client_that_does_not_answer_is_asked_once_more() {
     assert!(outbound.should_ask_again(at(130), timeout));
 }
 
+/// At the bound: who speaks has his time from then on, and who owes nothing does not begin to.
+#[test]
+fn a_client_that_speaks_has_its_time_anew() {
+    let timeout = Duration::from_secs(60);
+    let at = |seconds| Moment::ZERO + Duration::from_secs(seconds);
+    let mut outbound = Outbound::default();
+    assert_eq!(outbound.push(presence(), LIMITS), Pushed::Kept);
+    outbound.heard(at(0));
+    assert_eq!(outbound.asked_since(), None);
+    outbound.asked(at(0));
+    outbound.heard(at(59));
+    assert!(!outbound.is_overdue(at(118), timeout));
+    assert!(outbound.is_overdue(at(119), timeout));
+    outbound.ack(1).unwrap();
+    outbound.heard(at(119));
+    assert_eq!(outbound.asked_since(), None);
+}
+
 #[test]
 fn a_client_is_asked_again_once_it_has_answered() {
     let mut outbound = Outbound::default();
