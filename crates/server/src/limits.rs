@@ -115,9 +115,13 @@ pub(crate) const JOURNAL_BACKLOG_MAX: usize = 65_536;
 pub(crate) const JOURNAL_BACKLOG_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Appends of a shard that are committed together whoever made them. While more wait, each actor's
-/// first one goes and the others as far as there is room: who has thousands of appends to make
+/// first ones go and the others as far as there is room: who has thousands of appends to make
 /// delays others by one such batch.
 pub(crate) const BATCH_APPENDS: usize = 256;
+
+/// How many of each actor go then. A user who says something and hears something takes three to
+/// five; so many more than a turn of the shard brings are caught up with.
+pub(crate) const BATCH_APPENDS_EACH: usize = 8;
 
 /// Pause between questions what became of an append in doubt.
 pub(crate) const DOUBT_POLL: Duration = Duration::from_millis(50);

@@ -899,7 +899,10 @@ fn without_an_archive_as_much_is_kept_as_members_are_given() {
 fn what_homes_have_to_be_told_stays_recorded_under_a_change_that_needs_it() {
     for steps in 0.. {
         // What is held is let go one by one.
-        let mut world = World::patient(|options| options.commits.batch_appends = 1);
+        let mut world = World::patient(|options| {
+            options.commits.batch_appends = 1;
+            options.commits.batch_appends_each = 1;
+        });
         let mut romeo = enter(&mut world, "romeo", "romeo");
         let fields = format!("{PERSISTENT}{TO_MEMBERS}");
         romeo.ask(&mut world, &configuration(&fields), "id='config'");

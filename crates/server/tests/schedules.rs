@@ -161,8 +161,10 @@ fn draw_limits(delivery: &mut Delivery, seed: u64, rng: &mut Rng) {
 fn draw_commits(rng: &mut Rng) -> Commits {
     let usual = Commits::default();
     let mut any = |usual: usize| [1, 2, 4, usual][rng.usize(..4)];
+    let batch_appends = any(usual.batch_appends);
     Commits {
-        batch_appends: any(usual.batch_appends),
+        batch_appends,
+        batch_appends_each: batch_appends.min(usual.batch_appends_each),
         barrier_appends_max: any(usual.barrier_appends_max),
         barrier_effects_max: any(usual.barrier_effects_max),
         barrier_bytes_max: any(usual.barrier_bytes_max),

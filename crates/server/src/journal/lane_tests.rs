@@ -83,6 +83,7 @@ fn who_has_no_room_for_one_more_bad_word_hears_it_at_once() {
 fn who_appends_a_lot_waits_for_himself() {
     let mut world = World::new(Commits {
         batch_appends: 4,
+        batch_appends_each: 1,
         ..Commits::default()
     });
     let (busy, heard) = world.writer(USERS[0]);
@@ -105,10 +106,35 @@ fn who_appends_a_lot_waits_for_himself() {
     assert_eq!(told(&heard), all);
 }
 
+/// At the bound: of each actor so many go however many wait, and the others as far as there is room.
+#[test]
+fn some_of_each_go_together() {
+    let mut world = World::new(Commits {
+        batch_appends: 7,
+        batch_appends_each: 3,
+        ..Commits::default()
+    });
+    let (one, heard) = world.writer(USERS[0]);
+    let (other, answered) = world.writer(USERS[1]);
+    world.switches.set_hold(true);
+    world.append(one, 1);
+    world.append(one, 10);
+    world.append(other, 10);
+    let mut decided = Vec::new();
+    for _ in 0..3 {
+        assert_eq!(world.twin.release(1), 1);
+        world.sim.run_until_idle();
+        let count = |heard: &Told| heard.lock().expect("told").len();
+        decided.push((count(&heard), count(&answered)));
+    }
+    assert_eq!(decided, [(1, 0), (5, 3), (9, 6)]);
+}
+
 #[test]
 fn who_waits_for_a_range_waits_for_all_of_it_and_nobody_waits_for_him() {
     let mut world = World::new(Commits {
         batch_appends: 1,
+        batch_appends_each: 1,
         ..Commits::default()
     });
     let (busy, heard) = world.writer(USERS[0]);

@@ -238,10 +238,11 @@ impl Queue {
         // What is first of these always goes: nothing of its range is in front of it.
         let group = self.owners.iter().find(is_ready)?.group;
         let enough = self.options.batch_appends;
+        let each = self.options.batch_appends_each;
         let (appends, owners) =
             match is_one_group && self.in_doubt.is_empty() && self.owners.len() <= enough {
                 true => self.take_all(),
-                false => self.take_some(group, enough),
+                false => self.take_some(group, (enough, each)),
             };
         let under_way = &mut self.under_way[usize::from(group)];
         under_way.bytes = bytes_of(&owners);
@@ -259,10 +260,14 @@ impl Queue {
         (appends, owners)
     }
 
-    fn take_some(&mut self, group: Group, enough: usize) -> (Vec<Append>, VecDeque<Owner>) {
+    fn take_some(
+        &mut self,
+        group: Group,
+        (enough, each): (usize, usize),
+    ) -> (Vec<Append>, VecDeque<Owner>) {
         let may_go =
             |owner: &Owner| owner.group == group && !self.in_doubt.contains_key(&owner.range);
-        let chosen = turns::choose(&self.owners, enough, may_go);
+        let chosen = turns::choose(&self.owners, (enough, each), may_go);
         let appends = std::mem::take(&mut self.appends).into_iter();
         let waiting = appends.zip(std::mem::take(&mut self.owners)).zip(chosen);
         let mut batch = (Vec::with_capacity(enough), VecDeque::with_capacity(enough));

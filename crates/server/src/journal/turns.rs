@@ -1,12 +1,16 @@
 //! Which of the appends that wait go with the next batch. All of them, while they are few; when
-//! many wait, each actor's first one goes, and of the others as many as have room, in order. So who
+//! many wait, each actor's first ones go, and of the others as many as have room, in order. So who
 //! appends a lot waits for himself: whoever has one append to make has it in the next batch. Owns
 //! the choice, which has no state.
+//!
+//! More than the first of each: a shard has a batch decided with each of its turns, and these get
+//! longer when it is busy. Actors that may append once in a turn then append less the more there
+//! is to do, and it never becomes less.
 
 use std::collections::VecDeque;
 
 use actor::Addr;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use store::RangeId;
 
 use super::Who;
@@ -21,17 +25,22 @@ enum Lane {
 }
 
 /// Whether each of the appends that wait goes now: of those that `may_go`, which is said of a range
-/// as a whole, the first of each lane, and others until there are `enough`. Who waits for all of a
+/// as a whole, the first `each` of a lane, and others until there are `enough`. Who waits for all of a
 /// range goes only with or behind all that was appended to it before.
 pub(super) fn choose(
     owners: &VecDeque<Owner>,
-    enough: usize,
+    (enough, each): (usize, usize),
     may_go: impl Fn(&Owner) -> bool,
 ) -> Vec<bool> {
-    let mut lanes: FxHashSet<Lane> = FxHashSet::default();
+    let mut lanes: FxHashMap<Lane, usize> = FxHashMap::default();
+    let mut is_early = |lane: Lane| {
+        let before = lanes.entry(lane).or_default();
+        *before += 1;
+        *before <= each
+    };
     let is_first: Vec<bool> = owners
         .iter()
-        .map(|owner| may_go(owner) && lane(owner).is_none_or(|lane| lanes.insert(lane)))
+        .map(|owner| may_go(owner) && lane(owner).is_none_or(&mut is_early))
         .collect();
     let first = is_first.iter().filter(|is_first| **is_first).count();
     let mut places = enough.saturating_sub(first);
