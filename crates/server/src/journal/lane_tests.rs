@@ -106,7 +106,7 @@ fn who_appends_a_lot_waits_for_himself() {
     assert_eq!(told(&heard), all);
 }
 
-/// At the bound: of each actor so many go however many wait, and the others as far as there is room.
+/// At the bound: of each actor so many go, and others as far as there is room.
 #[test]
 fn some_of_each_go_together() {
     let mut world = World::new(Commits {

@@ -25,8 +25,8 @@ enum Lane {
 }
 
 /// Whether each of the appends that wait goes now: of those that `may_go`, which is said of a range
-/// as a whole, the first `each` of a lane, and others until there are `enough`. Who waits for all of a
-/// range goes only with or behind all that was appended to it before.
+/// as a whole, the first `each` of a lane, and others until there are `enough`. Who waits for all
+/// of a range goes only with or behind all that was appended to it before.
 pub(super) fn choose(
     owners: &VecDeque<Owner>,
     (enough, each): (usize, usize),
