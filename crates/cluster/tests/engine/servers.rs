@@ -189,6 +189,22 @@ impl Servers {
         leader.strip_prefix('n').unwrap().parse().unwrap()
     }
 
+    /// Waits until a server answers what the leader of the map has to answer.
+    pub(crate) fn await_answers(&self, server: usize, layout: &Layout) {
+        let started = Instant::now();
+        let has_answer = async || {
+            let engine = Engine::connect(&self.options_of(server), layout.clone()).await;
+            match engine {
+                Ok(engine) => engine.map_leader().await.is_some(),
+                Err(_) => false,
+            }
+        };
+        while !runtime().block_on(has_answer()) {
+            assert!(started.elapsed() < Duration::from_secs(30), "no answer");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Asks the engine.
     pub(crate) fn ask<T>(&self, layout: &Layout, ask: impl AsyncFnOnce(Engine) -> T) -> T {
         runtime().block_on(async {
