@@ -29,6 +29,10 @@ fn parse(stream: StreamId, name: &str) -> Option<Seq> {
     (of == stream.0.to_string()).then(|| seq.parse().ok())?
 }
 
+fn file_error(error: std::io::Error) -> EngineError {
+    EngineError::File(error.to_string())
+}
+
 /// What the engine says if it has no room: the library passes its words on, and no code.
 fn is_full(why: &str) -> bool {
     let words = [
@@ -57,7 +61,7 @@ impl Engine {
         file: &Path,
     ) -> Result<(), EngineError> {
         let opened = File::open(file).await;
-        let mut from = opened.map_err(|error| EngineError::File(error.to_string()))?;
+        let mut from = opened.map_err(file_error)?;
         let name = name(stream, seq);
         let put = self.bucket().await?.put(name.as_str(), &mut from).await;
         put.map(drop).map_err(|error| {
@@ -123,7 +127,6 @@ impl Engine {
         let name = name(stream, seq);
         let asked = format!("snapshot {name}");
         let fail = || failed(&asked);
-        let file_error = |error: std::io::Error| EngineError::File(error.to_string());
         let found = self.bucket().await?.get(&name).await;
         let mut object = found.map_err(|error| fail()(&error))?;
         let mut to = File::create(file).await.map_err(file_error)?;

@@ -418,9 +418,9 @@ impl User {
             }
             Err(error) => {
                 // Of a sender to thousands each read may fail.
-                if let Some(left_out) = self.home.failed_reads.borrow_mut().due(now) {
+                if let Some(more) = self.home.failed_reads.borrow_mut().due(now) {
                     tracing::warn!(
-                        user = %self.name, %error, left_out,
+                        user = %self.name, %error, more,
                         "cannot read what is to be handed over"
                     );
                 }
