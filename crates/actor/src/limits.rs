@@ -111,6 +111,9 @@ pub struct Bounds {
     /// Messages that wait for entities of one type which come from another shard, whichever of them
     /// they are for; one more is refused as by a full mailbox.
     pub coming_max: usize,
+    /// Messages that wait while entities of one type are paused, of each part; with one more they
+    /// go on. No more than [`OUTGOING_MAX`], for they follow entities that move.
+    pub paused_max: usize,
 }
 
 impl Bounds {
@@ -122,8 +125,11 @@ impl Bounds {
         actors_max: 8_388_608,
         realms_max: 4_096,
         coming_max: 65_536,
+        paused_max: 4_096,
     };
 }
+
+const _: () = assert!(Bounds::USUAL.paused_max < OUTGOING_MAX);
 
 impl Default for Bounds {
     fn default() -> Bounds {

@@ -18,7 +18,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::core::{Core, realm_of};
 use crate::link::Call;
 use crate::realm::Parts;
-use crate::traits::Refused;
 use crate::types::{ActorId, Name, Reason, SendError, ShardId};
 
 /// Where an entity is at home, from one shard's point of view.
@@ -145,6 +144,17 @@ impl Core {
         Ok(count)
     }
 
+    /// How many entities of a part that are loaded here may not move as they are, however long one
+    /// waits ([`Leave::Never`]).
+    pub fn fixed_entities<M: Send + 'static>(&mut self, part: u16) -> usize {
+        let (_, realm) = self.realm::<M>();
+        let chosen = realm.slots.iter().filter(|(_, slot)| slot.part == part);
+        let actors = chosen.filter_map(|(_, slot)| slot.actor.as_ref());
+        actors
+            .filter(|actor| actor.may_move() == Leave::Never)
+            .count()
+    }
+
     /// Tells the entities of a part that are loaded here something, past what waits for them. Who
     /// has no room for it is not told.
     pub fn tell_entities<M: Send + 'static>(&mut self, part: u16, msg: impl Fn() -> M) {
@@ -157,7 +167,8 @@ impl Core {
     }
 
     /// Ends the entities of a part if all of them may move, with no crash counted: `leave` is
-    /// called before the first of them ends, so that what is left in their mailboxes is led on.
+    /// called before the first of them ends, so that what is left in their mailboxes is led on, and
+    /// what waits because they are paused.
     /// Returns their names.
     fn leave_entities<M: Send + 'static>(
         &mut self,
@@ -199,6 +210,7 @@ impl Core {
         for who in &all {
             self.terminate(*who, Reason::Normal);
         }
+        self.end_pause::<M>(part);
         Ok(names)
     }
 
@@ -210,34 +222,22 @@ impl Core {
     }
 
     /// Loads entities that came, also those for whom nothing waits: what is said only to those that
-    /// are loaded must find them as before. Then delivers what waited, also if it is more than a
-    /// mailbox takes: it was accepted, and whoever sent it need not know that nobody was there to
-    /// handle it meanwhile.
+    /// are loaded must find them as before. Then delivers what waited.
     fn open_entities<M: Send + 'static>(&mut self, names: &[Name]) {
         for name in names {
             // One that finds no room is loaded by the next who says something to it.
             let _ = self.locate::<M>(name, true);
         }
-        let (id, realm) = self.realm::<M>();
-        let Some(coming) = realm.coming.take() else {
+        let Some(coming) = self.realm::<M>().1.coming.take() else {
             return;
         };
-        let shard = self.id;
         for Parked {
             name,
             msg,
             activate,
         } in coming.led.into_iter().chain(coming.direct)
         {
-            let sent = match self.locate::<M>(&name, activate) {
-                Ok((id, key)) => self.put_past_bound(id, key, msg),
-                Err(_) => self.send_name(shard, &name, msg, activate),
-            };
-            match sent {
-                Ok(()) => {}
-                Err(SendError::Full(msg)) => self.refuse(id, Some(name), msg, Refused::Full),
-                Err(SendError::Gone(msg)) => self.discard(msg),
-            }
+            self.deliver_accepted(&name, msg, activate);
         }
     }
 

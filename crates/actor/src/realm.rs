@@ -19,6 +19,7 @@ use crate::limits::MAILBOX_MAX;
 use crate::link::Batch;
 use crate::mailbox::{Arena, Lane, NONE};
 use crate::moves::{Coming, Leave, Locator};
+use crate::pause::Pauses;
 use crate::quarantine::Crashes;
 use crate::traits::{Actor, EntityClass, Refused};
 use crate::types::{ActorId, MonitorId, Name, Reason, ShardId, Signal};
@@ -244,6 +245,8 @@ pub(crate) struct Realm<M> {
     pub(crate) locator: Option<Locator>,
     /// What waits for those that come from another shard. Absent while none do.
     pub(crate) coming: Option<Box<Coming<M>>>,
+    /// Parts whose entities begin nothing new.
+    pub(crate) pauses: Pauses<M>,
     /// How the cost of entities is told apart, if it is.
     pub(crate) parts: Option<Box<Parts>>,
     /// Members by group. Shared with publications under way, copied when changed meanwhile.
@@ -272,6 +275,7 @@ impl<M> Realm<M> {
             crashes: Crashes::default(),
             locator: None,
             coming: None,
+            pauses: Pauses::new(),
             parts: None,
             groups: FxHashMap::default(),
             outgoing: Vec::new(),

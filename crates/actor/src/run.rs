@@ -389,18 +389,21 @@ fn redeliver<M: Send + 'static>(
         return;
     };
     let shard = core.id;
-    for msg in left {
-        if is_quarantined {
-            core.refuse(id, Some(Name::clone(&name)), msg, Refused::Quarantined);
-        } else if let Err(error) = core.send_name(shard, &name, msg, true) {
-            core.refuse(
-                id,
-                Some(Name::clone(&name)),
-                error.into_inner(),
-                Refused::Full,
-            );
+    // It was there before anything that waits because its successor is paused.
+    core.past_pause::<M, _>(|core| {
+        for msg in left {
+            if is_quarantined {
+                core.refuse(id, Some(Name::clone(&name)), msg, Refused::Quarantined);
+            } else if let Err(error) = core.send_name(shard, &name, msg, true) {
+                core.refuse(
+                    id,
+                    Some(Name::clone(&name)),
+                    error.into_inner(),
+                    Refused::Full,
+                );
+            }
         }
-    }
+    });
 }
 
 // ---- What the core does by number -----------------------------------------------------------

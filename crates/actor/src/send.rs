@@ -60,6 +60,24 @@ impl Core {
         priority: bool,
     ) -> Result<(), SendError<M>> {
         let realm = realm_of::<M>(&mut self.realms, id);
+        if realm.pauses.is_empty() || priority {
+            return self.put_now(id, key, msg, priority);
+        }
+        match self.keep_waiting(id, key, msg) {
+            Some(msg) => self.put_now(id, key, msg, priority),
+            None => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn put_now<M: Send + 'static>(
+        &mut self,
+        id: u16,
+        key: Key,
+        msg: M,
+        priority: bool,
+    ) -> Result<(), SendError<M>> {
+        let realm = realm_of::<M>(&mut self.realms, id);
         let Some(slot) = realm.slots.get_mut(key) else {
             self.stats.count(Counter::ActorGone);
             return Err(SendError::Gone(msg));

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use actor::limits::Bounds;
 use actor::sim::Sim;
 use actor::{
-    Actor, Context, Core, EntityClass, InTheWay, Leave, Mail, Name, Refused, ShardId, Whereabouts,
+    Actor, AtPause, Context, Core, EntityClass, InTheWay, Leave, Mail, Name, Refused, ShardId,
+    Whereabouts,
 };
 use stdx::rand::Rng;
 use telemetry::Counter;
@@ -16,6 +17,9 @@ use telemetry::Counter;
 const COMING: u16 = 1 << 15;
 
 const SHARDS: u16 = 3;
+
+/// An entity of another part than all others.
+const OTHER: &str = "of another part";
 
 /// From which sender, and its number there.
 type Sent = (usize, u32);
@@ -109,7 +113,8 @@ impl Scene {
         for shard in (0..SHARDS).map(ShardId::new) {
             sim.shard(shard).set_class(heard.clone());
             let known = place.clone();
-            sim.shard(shard).set_parts::<Sent>(1, |_| 0);
+            let part = |name: &Name| u16::from(&**name == OTHER);
+            sim.shard(shard).set_parts::<Sent>(2, part);
             sim.shard(shard)
                 .set_locator::<Sent>(move |_| known.whereabouts(shard));
         }
@@ -254,6 +259,161 @@ fn more_than_a_mailbox_may_wait_for_an_entity_that_comes() {
     // From then on the bound holds as before.
     let taken = (0..count).filter(|number| scene.say(1, (9, *number), true));
     assert_eq!(taken.count(), MAILBOX);
+}
+
+/// What is said to an entity that is paused: what waits, and what passes it.
+const WAITS: usize = 0;
+const PASSES: usize = 1;
+const RECALLS: usize = 2;
+
+impl Scene {
+    fn pause(&mut self) -> bool {
+        self.pause_part(0)
+    }
+
+    fn pause_part(&mut self, part: u16) -> bool {
+        let core = self.sim.shard(self.place.shard()).core();
+        core.pause::<Sent>(part, |(sender, _)| match *sender {
+            WAITS => AtPause::Waits,
+            PASSES => AtPause::Passes,
+            _ => AtPause::Recalls,
+        })
+    }
+
+    fn is_paused(&mut self) -> bool {
+        let core = self.sim.shard(self.place.shard()).core();
+        core.is_paused::<Sent>(0)
+    }
+
+    /// Says something on the shard where the entity is.
+    fn say_here(&mut self, sender: usize, number: u32) {
+        let here = self.place.shard().index();
+        assert!(self.say(here, (sender, number), true));
+        self.sim.run_until_idle();
+    }
+
+    /// All that was heard since, in its order.
+    fn heard(&self) -> Vec<Sent> {
+        let taken = self.heard.taken.lock().unwrap();
+        taken.iter().skip(1).copied().collect()
+    }
+}
+
+/// Goal: what begins something waits; what is under way does not; and where both must stay in
+/// order, what waits is handled first.
+#[test]
+fn what_is_new_waits_while_an_entity_is_paused() {
+    let mut scene = Scene::new(Sim::new(SHARDS, 1));
+    assert!(scene.pause() && scene.is_paused());
+    assert!(!scene.pause(), "one at a time");
+    scene.say_here(WAITS, 0);
+    scene.say_here(PASSES, 1);
+    assert_eq!(scene.heard(), [(PASSES, 1)]);
+    scene.say_here(RECALLS, 2);
+    scene.say_here(WAITS, 3);
+    let recalled = [(PASSES, 1), (WAITS, 0), (RECALLS, 2)];
+    assert_eq!(scene.heard(), recalled);
+    let here = scene.place.shard();
+    scene.sim.shard(here).core().end_pause::<Sent>(0);
+    assert!(!scene.is_paused());
+    scene.sim.run_until_idle();
+    assert_eq!(scene.heard()[3..], [(WAITS, 3)]);
+}
+
+/// Goal: what waits follows an entity, in front of what is sent to where it comes to.
+#[test]
+fn what_waits_goes_along() {
+    let mut scene = Scene::new(Sim::new(SHARDS, 1));
+    scene.pause();
+    for number in 0..10 {
+        scene.say_here(WAITS, number);
+    }
+    assert_eq!(scene.heard(), []);
+    assert_eq!(scene.move_to(1), Ok(1));
+    assert!(!scene.is_paused());
+    // From the shard where it was.
+    for number in 10..20 {
+        assert!(scene.say(0, (WAITS, number), true));
+    }
+    scene.sim.run_until_idle();
+    assert_eq!(scene.taken(WAITS), (0..20).collect::<Vec<_>>());
+    let before = scene.sim.shard(ShardId::new(0)).core();
+    assert!(!before.is_paused::<Sent>(0));
+}
+
+/// Goal: an entity that ends in a pause, as by a crash, is followed by one that gets what was in
+/// its mailbox before what waits.
+#[test]
+fn what_was_there_before_a_pause_is_handled_before_what_waits() {
+    let mut scene = Scene::new(Sim::new(SHARDS, 1));
+    let here = scene.place.shard();
+    assert!(scene.say(here.index(), (WAITS, 0), true));
+    scene.pause();
+    assert!(scene.say(here.index(), (WAITS, 1), true));
+    let name = Name::clone(&scene.name);
+    let shard = scene.sim.shard(here);
+    let entity = shard.core().whereis::<Sent>(&name).expect("it is loaded");
+    shard.core().kill(entity.id());
+    scene.sim.run_until_idle();
+    assert_eq!(scene.taken(WAITS), [0]);
+    scene.sim.shard(here).core().end_pause::<Sent>(0);
+    scene.sim.run_until_idle();
+    assert_eq!(scene.taken(WAITS), [0, 1]);
+}
+
+/// Goal: with more than may wait a pause is over: nothing is refused, and all stays in order.
+#[test]
+fn one_more_than_may_wait_ends_a_pause() {
+    const PAUSED_MAX: usize = 8;
+    let bounds = Bounds {
+        paused_max: PAUSED_MAX,
+        ..Bounds::USUAL
+    };
+    let mut scene = Scene::new(Sim::bounded(SHARDS, 1, bounds));
+    scene.pause();
+    let max = PAUSED_MAX as u32;
+    for number in 1..=max {
+        scene.say_here(WAITS, number);
+    }
+    assert!(scene.is_paused());
+    scene.say_here(WAITS, max + 1);
+    assert!(!scene.is_paused());
+    assert_eq!(scene.taken(WAITS), (1..=max + 1).collect::<Vec<_>>());
+    assert_eq!(*scene.heard.refused.lock().unwrap(), []);
+}
+
+/// Goal: each part that is paused goes on by itself, also at the bound.
+#[test]
+fn parts_are_paused_each_by_itself() {
+    const PAUSED_MAX: usize = 2;
+    let bounds = Bounds {
+        paused_max: PAUSED_MAX,
+        ..Bounds::USUAL
+    };
+    let mut scene = Scene::new(Sim::bounded(SHARDS, 1, bounds));
+    let other = Name::from(OTHER);
+    let say_other = |scene: &mut Scene, number: u32| {
+        let here = scene.place.shard();
+        let sent = scene
+            .sim
+            .shard(here)
+            .send_named(here, &other, (WAITS, number));
+        assert!(sent.is_ok());
+        scene.sim.run_until_idle();
+    };
+    assert!(scene.pause() && scene.pause_part(1));
+    scene.say_here(WAITS, 0);
+    say_other(&mut scene, 10);
+    say_other(&mut scene, 11);
+    scene.say_here(WAITS, 1);
+    assert_eq!(scene.heard(), []);
+    say_other(&mut scene, 12);
+    assert_eq!(scene.taken(WAITS), [10, 11, 12]);
+    assert!(scene.is_paused());
+    let here = scene.place.shard();
+    scene.sim.shard(here).core().end_pause::<Sent>(0);
+    scene.sim.run_until_idle();
+    assert_eq!(scene.taken(WAITS), [10, 11, 12, 0, 1]);
 }
 
 /// There is a bound for all that wait together; beyond it each sender is told, and nobody else

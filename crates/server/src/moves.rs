@@ -5,7 +5,10 @@
 //! | state of a range | event | next state |
 //! |---|---|---|
 //! | at home | all its entities may move, no append of it is undecided | coming: they have ended, what comes for them waits at the next shard |
-//! | at home | something is under way for a moment | at home; accounts record at once what they record late, and it is looked at again a moment later, for [`crate::options::Moves::patience`] at most |
+//! | at home | something is under way for a moment | at home; accounts record at once what they record late, and it is looked at again a moment later |
+//! | at home | and so it is for [`crate::options::Moves::patience`] | paused, with all that are busy by then: what is new for its entities waits, and it is looked at as before |
+//! | paused | as at home | coming, and what waits goes along |
+//! | paused | [`crate::options::Moves::pause_max`] is over, or too much waits | at home, with what waits |
 //! | at home | somebody has what would be lost | at home |
 //! | coming | all that was sent to the shard before has followed | at home on the next shard |
 //! | coming | [`crate::options::Moves::late`] is over | coming; operators are warned |
@@ -13,11 +16,12 @@
 mod balance;
 mod evenly;
 mod late;
+mod pause;
 
 use std::rc::Rc;
 use std::time::Duration;
 
-use actor::{Actor, Context, Core, InTheWay, Mail, Reply, ShardId};
+use actor::{Actor, Context, Core, InTheWay, Mail, Reason, Reply, ShardId};
 use stdx::time::Moment;
 use store::RangeId;
 use telemetry::Counter;
@@ -28,6 +32,7 @@ use crate::home::Home;
 use crate::limits::{MOVE_PAUSE, MOVE_RETRY, MOVE_TRIES};
 use crate::message::UserMsg;
 use late::{Watch, Watched};
+use pause::Pauses;
 
 /// The name of a shard's mover, by which others find it.
 pub(crate) const MOVER: &str = "(moves)";
@@ -39,6 +44,8 @@ pub(crate) struct Moved {
     pub(crate) entities: usize,
     /// How long nothing of the range was handled.
     pub(crate) gap: Duration,
+    /// For how long it was paused before: what was new for it waited.
+    pub(crate) paused: Duration,
 }
 
 /// Why a range has not moved.
@@ -58,10 +65,17 @@ pub(crate) enum Stays {
 pub(crate) struct Move {
     pub(crate) range: RangeId,
     pub(crate) to: ShardId,
-    /// Since when it is tried, and how often it was; `None` at first.
-    pub(crate) since: Option<(Moment, u32)>,
+    /// What was tried; `None` at first.
+    pub(crate) tried: Option<Tried>,
     /// Who waits for it, if somebody does.
     pub(crate) reply: Option<Reply<Result<Moved, Stays>>>,
+}
+
+/// What was done so far to move a range.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tried {
+    since: Moment,
+    times: u32,
 }
 
 /// What a mover takes.
@@ -100,6 +114,7 @@ impl Move {
 pub(crate) struct Mover {
     home: Rc<Home>,
     watch: Watch,
+    pauses: Pauses,
 }
 
 impl Mover {
@@ -107,6 +122,7 @@ impl Mover {
         Mover {
             home,
             watch: Watch::default(),
+            pauses: Pauses::default(),
         }
     }
 
@@ -124,6 +140,7 @@ impl Mover {
         // What its entities append from here on, they append on the next shard, in a new tenure.
         let began = core.now();
         let from = core.shard();
+        let paused = self.pauses.paused_for(range, began);
         let (leaving, arriving) = (place.clone(), place.clone());
         // Set once it is known how many they are.
         let (tell, told) = std::sync::mpsc::sync_channel::<(Move, usize)>(1);
@@ -143,8 +160,21 @@ impl Mover {
                 let micros = u64::try_from(gap.as_micros()).unwrap_or(u64::MAX);
                 core.stats().add(Counter::RangeGapMicros, micros);
                 let (range, from, to) = (range.index(), from.index(), to.index());
-                tracing::info!(range, from, to, entities, ?gap, "a range has moved");
-                one.answer(Ok(Moved { entities, gap }), core);
+                tracing::info!(
+                    range,
+                    from,
+                    to,
+                    entities,
+                    ?gap,
+                    ?paused,
+                    "a range has moved"
+                );
+                let moved = Moved {
+                    entities,
+                    gap,
+                    paused,
+                };
+                one.answer(Ok(moved), core);
             },
         );
         match moved {
@@ -163,8 +193,8 @@ impl Mover {
                 if never > 0 {
                     return Err((one, Stays::InUse(never)));
                 }
-                let tries = one.since.map_or(0, |(_, tries)| tries);
-                if tries.is_multiple_of(MOVE_TRIES) {
+                let times = one.tried.map_or(0, |tried| tried.times);
+                if times.is_multiple_of(MOVE_TRIES) {
                     core.tell_entities(range.index(), || UserMsg::Leaves);
                 }
                 Err((one, Stays::Busy(soon)))
@@ -190,6 +220,11 @@ impl Actor for Mover {
             MoverMsg::Look(watched) => self.watch.look(watched, &self.home, cx),
         }
     }
+
+    fn stopped(&mut self, _: &Reason, cx: &mut Context<'_, MoverMsg>) {
+        // Nobody else would.
+        self.pauses.end_all(cx.core());
+    }
 }
 
 impl Mover {
@@ -203,23 +238,62 @@ impl Mover {
             let moved = Moved {
                 entities: 0,
                 gap: Duration::ZERO,
+                paused: Duration::ZERO,
             };
             return one.answer(Ok(moved), cx.core());
         }
-        let now = cx.now();
-        let (since, tries) = *one.since.get_or_insert((now, 0));
+        let mut tried = *one.tried.get_or_insert(Tried {
+            since: cx.now(),
+            times: 0,
+        });
         let Err((mut one, why)) = self.begin(one, cx.core()) else {
+            self.pauses.end(range, cx.core());
             return self.watch.begins(range, &self.home, cx);
         };
-        let is_final = matches!(why, Stays::InUse(_) | Stays::Elsewhere);
-        if is_final || now.saturating_since(since) >= self.home.options.moves.patience {
+        if let Err(why) = self.may_try_again(range, tried, why, cx.core()) {
+            self.pauses.end(range, cx.core());
             return one.answer(Err(why), cx.core());
         }
-        one.since = Some((since, tries + 1));
-        let pause = match tries % MOVE_TRIES {
+        let wait = match tried.times % MOVE_TRIES {
+            // It is paused, or others are: each look is one at all entities of the shard.
+            _ if cx.now().saturating_since(tried.since) >= self.home.options.moves.patience => {
+                MOVE_PAUSE
+            }
             last if last + 1 == MOVE_TRIES => MOVE_PAUSE,
             other => MOVE_RETRY * 2_u32.pow(other),
         };
-        cx.send_after(pause, MoverMsg::Move(one));
+        tried.times += 1;
+        one.tried = Some(tried);
+        cx.send_after(wait, MoverMsg::Move(one));
+    }
+
+    /// Whether a range that stayed may move a moment later, or why it stays for good. One that is
+    /// busy for longer is paused, together with all others that wait by then.
+    fn may_try_again(
+        &mut self,
+        range: RangeId,
+        tried: Tried,
+        why: Stays,
+        core: &mut Core,
+    ) -> Result<(), Stays> {
+        let bounds = &self.home.options.moves;
+        let time = core.now().saturating_since(tried.since);
+        match why {
+            Stays::InUse(_) | Stays::Elsewhere => return Err(why),
+            _ if time >= bounds.patience + bounds.pause_max => return Err(why),
+            _ if self.pauses.has(range) => {
+                let is_paused = core.is_paused::<UserMsg>(range.index());
+                return is_paused.then_some(()).ok_or(why); // Else too much waited.
+            }
+            Stays::Busy(_) | Stays::Another => self.pauses.note(range),
+        }
+        if time >= bounds.patience {
+            // They may have mail, too, and then nobody has asked them.
+            match core.fixed_entities::<UserMsg>(range.index()) {
+                0 => self.pauses.begin(&self.home, core),
+                fixed => return Err(Stays::InUse(fixed)),
+            }
+        }
+        Ok(())
     }
 }

@@ -17,8 +17,8 @@ pub use self::moves::{Balance, Moves};
 use crate::away::Cluster;
 use crate::limits::{
     ADMIN_DEADLINE, BARRIER_APPENDS_MAX, BARRIER_BYTES_MAX, BARRIER_EFFECTS_MAX, BATCH_APPENDS,
-    BATCH_APPENDS_EACH, BUSY_RETRY, CREDITS_AWAY_MAX, DOUBT_POLL, JOURNAL_BACKLOG_BYTES_MAX,
-    JOURNAL_BACKLOG_MAX, LINE_MAX, MAILBOX_MIN, PORT_RESTART,
+    BATCH_APPENDS_EACH, BATCH_APPENDS_LARGE, BUSY_RETRY, CREDITS_AWAY_MAX, DOUBT_POLL,
+    JOURNAL_BACKLOG_BYTES_MAX, JOURNAL_BACKLOG_MAX, LINE_MAX, MAILBOX_MIN, PORT_RESTART,
 };
 pub use actor::limits::Bounds as ActorBounds;
 use store::limits::LAGGING_MAX;
@@ -496,11 +496,13 @@ pub struct Commits {
     pub backlog_appends_max: usize,
     /// Their bytes, by estimate; at that, one more append is refused.
     pub backlog_bytes_max: usize,
-    /// Appends of one batch, whoever made them. While more wait, each actor's first ones go, and
-    /// the others as far as there is room.
+    /// So many appends are one batch, whoever made them. While more wait, each actor's first ones
+    /// go, and the others as far as there is room.
     pub batch_appends: usize,
     /// How many of each actor go then, at least 1.
     pub batch_appends_each: usize,
+    /// Unless that makes so many: then the first of each actor.
+    pub batch_appends_large: usize,
     /// Appends of one user that are not decided; at that, new stanzas wait in its mailbox.
     pub barrier_appends_max: usize,
     /// Effects of one user that wait for commits; likewise.
@@ -526,6 +528,7 @@ impl Default for Commits {
             backlog_bytes_max: JOURNAL_BACKLOG_BYTES_MAX,
             batch_appends: BATCH_APPENDS,
             batch_appends_each: BATCH_APPENDS_EACH,
+            batch_appends_large: BATCH_APPENDS_LARGE,
             barrier_appends_max: BARRIER_APPENDS_MAX,
             barrier_effects_max: BARRIER_EFFECTS_MAX,
             barrier_bytes_max: BARRIER_BYTES_MAX,

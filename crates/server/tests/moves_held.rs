@@ -86,6 +86,210 @@ fn what_a_client_says_at_last_is_handled_before_its_range_moves() {
     assert_eq!(world.sim().stats().gauge(Gauge::ManagedSessions), 0);
 }
 
+/// For how long a busy range is tried, and may be paused behind that.
+const PATIENCE: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// A node whose ranges are tried and paused for so long, with Romeo and Juliet.
+fn pausing() -> (World, Peer, Peer) {
+    let mut world = world(2, |options| {
+        options.moves.patience = PATIENCE;
+        options.moves.pause_max = PAUSE_MAX;
+    });
+    let romeo = managed(&mut world, "romeo");
+    let juliet = world.online("juliet");
+    world.pass(Duration::from_secs(10));
+    (world, romeo, juliet)
+}
+
+/// Romeo has a message under way until his range is paused.
+fn begin_pause(world: &mut World, romeo: &mut Peer) {
+    world.hold();
+    romeo.say("juliet", 1);
+    world.work();
+    begin_move(world);
+    assert_eq!(count(world, Counter::RangesPaused), 0);
+    pass_in_steps(world, PATIENCE);
+    assert_eq!(count(world, Counter::RangesPaused), 1);
+}
+
+/// Goal: a range of which something is under way whenever it is looked at moves all the same. What
+/// comes for it meanwhile is neither lost nor reordered, and no client notices.
+#[test]
+fn a_range_that_is_always_busy_moves() {
+    let (mut world, mut romeo, mut juliet) = pausing();
+    let before = home(&world);
+    let mut said = 0;
+    while home(&world) == before {
+        assert!(said < 1_000, "it never moves");
+        // Its mover looks while a commit of this is under way, but for those that wait.
+        world.hold();
+        romeo.say("juliet", said);
+        romeo.say("romeo", said);
+        juliet.say("romeo", 1_000 + said);
+        world.work();
+        if said == 0 {
+            begin_move(&mut world);
+        }
+        world.pass(Duration::from_millis(5));
+        world.let_go();
+        said += 1;
+    }
+    pass_in_steps(&mut world, PATIENCE);
+    assert_eq!(count(&mut world, Counter::RangesPaused), 1);
+    assert_eq!(count(&mut world, Counter::RangesMoved), 1);
+    let all: Vec<u32> = (0..said).collect();
+    assert_eq!(bodies(&juliet.read(&mut world)), all);
+    let heard = bodies(&romeo.read(&mut world));
+    let (own, others): (Vec<u32>, Vec<u32>) = heard.iter().partition(|body| **body < 1_000);
+    assert_eq!(own, all);
+    assert_eq!(
+        others.iter().map(|body| body - 1_000).collect::<Vec<_>>(),
+        all
+    );
+    let answer = romeo.ask(&mut world, "<r xmlns='urn:xmpp:sm:3'/>", "<a ");
+    assert!(answer.contains(&format!("h='{}'", 2 * said)), "{answer}");
+}
+
+/// A user of another range on Romeo's shard: name, address and client.
+fn neighbour(world: &mut World) -> (String, String, Peer) {
+    let (range, shard) = (world.sim().range(ROMEO), home(world));
+    let found = (0..).find_map(|n| {
+        let (name, sim) = (format!("friend{n}"), world.sim());
+        let jid = format!("{name}@localhost");
+        (sim.shard(&jid) == shard && sim.range(&jid) != range).then_some((name, jid))
+    });
+    let (name, jid) = found.expect("there are enough names");
+    world.register(&name);
+    let client = managed(world, &name);
+    world.pass(Duration::from_secs(10));
+    (name, jid, client)
+}
+
+/// Goal: what a range says that is paused later than another one does not overtake what it said
+/// before, which waits.
+#[test]
+fn what_is_said_in_a_later_pause_overtakes_nothing() {
+    let mut world = world(2, |options| {
+        options.moves.patience = Duration::from_millis(100);
+        options.moves.pause_max = Duration::from_secs(5);
+    });
+    let mut romeo = managed(&mut world, "romeo");
+    let before = home(&world);
+    let (_, jid, mut other) = neighbour(&mut world);
+    world.hold();
+    other.say("romeo", 1);
+    world.work();
+    romeo.say("romeo", 10);
+    world.work();
+    begin_move(&mut world);
+    pass_in_steps(&mut world, Duration::from_millis(200));
+    assert_eq!(count(&mut world, Counter::RangesPaused), 1);
+    // The first one is handed over, while Romeo's own is not decided yet, and waits.
+    assert!(world.let_one_go());
+    other.say("romeo", 2);
+    world.work();
+    assert!(world.sim().move_range(&jid));
+    pass_in_steps(&mut world, Duration::from_millis(200));
+    assert_eq!(count(&mut world, Counter::RangesPaused), 2);
+    assert_eq!(home(&world), before, "it is busy still");
+    world.let_go();
+    pass_in_steps(&mut world, Duration::from_secs(5));
+    assert_ne!(home(&world), before);
+    assert_ne!(world.sim().shard(&jid), before);
+    assert_eq!(bodies(&romeo.read(&mut world)), [10, 1, 2]);
+}
+
+/// Goal: busy ranges are paused together, and what they have under way to each other does not wait
+/// for the end of the other's pause.
+#[test]
+fn ranges_that_talk_to_each_other_move() {
+    let (mut world, mut romeo, _) = pausing();
+    let before = home(&world);
+    let (friend, jid, mut other) = neighbour(&mut world);
+    world.hold();
+    romeo.say(&friend, 1);
+    other.say("romeo", 2);
+    world.work();
+    begin_move(&mut world);
+    // Its own patience is not over yet when the other's is.
+    pass_in_steps(&mut world, PATIENCE / 2);
+    assert!(world.sim().move_range(&jid));
+    pass_in_steps(&mut world, PATIENCE / 2);
+    assert_eq!(count(&mut world, Counter::RangesPaused), 2);
+    romeo.say(&friend, 3);
+    other.say("romeo", 4);
+    world.work();
+    world.let_go();
+    // Less than either would wait for the end of the other's pause.
+    pass_in_steps(&mut world, PAUSE_MAX * 3 / 4);
+    assert_ne!(home(&world), before);
+    assert_ne!(world.sim().shard(&jid), before);
+    assert_eq!(bodies(&other.read(&mut world)), [1, 3]);
+    assert_eq!(bodies(&romeo.read(&mut world)), [2, 4]);
+}
+
+/// Goal: no more ranges than may be are paused at a time; the next one is once there is room.
+#[test]
+fn ranges_are_paused_by_turns() {
+    let mut world = world(2, |options| {
+        options.moves.patience = Duration::from_millis(100);
+        options.moves.pause_max = Duration::from_secs(5);
+        options.moves.paused_max = 1;
+    });
+    let mut romeo = managed(&mut world, "romeo");
+    let before = home(&world);
+    let (_, jid, mut other) = neighbour(&mut world);
+    world.hold();
+    romeo.say("romeo", 1);
+    other.say(&jid[..jid.len() - "@localhost".len()], 2);
+    world.work();
+    begin_move(&mut world);
+    assert!(world.sim().move_range(&jid));
+    pass_in_steps(&mut world, Duration::from_secs(1));
+    assert_eq!(count(&mut world, Counter::RangesPaused), 1);
+    world.let_go();
+    pass_in_steps(&mut world, Duration::from_secs(1));
+    assert_ne!(home(&world), before);
+    assert_ne!(world.sim().shard(&jid), before);
+    assert_eq!(bodies(&romeo.read(&mut world)), [1]);
+    assert_eq!(bodies(&other.read(&mut world)), [2]);
+}
+
+/// Goal: a range that is still busy at the end of its pause stays, and goes on with what waited.
+#[test]
+fn a_pause_has_an_end() {
+    let (mut world, mut romeo, mut juliet) = pausing();
+    let before = home(&world);
+    begin_pause(&mut world, &mut romeo);
+    romeo.say("juliet", 2);
+    juliet.say("romeo", 3);
+    pass_in_steps(&mut world, 2 * PAUSE_MAX);
+    assert_eq!(count(&mut world, Counter::RangesStayed), 1);
+    world.let_go();
+    pass_in_steps(&mut world, PATIENCE);
+    assert_eq!(home(&world), before);
+    assert_eq!(bodies(&juliet.read(&mut world)), [1, 2]);
+    assert_eq!(bodies(&romeo.read(&mut world)), [3]);
+}
+
+/// Goal: what a client says before it closes its stream is handled, although its range is paused.
+#[test]
+fn what_a_client_says_at_last_is_handled_in_a_pause() {
+    let (mut world, mut romeo, mut juliet) = pausing();
+    let before = home(&world);
+    begin_pause(&mut world, &mut romeo);
+    romeo.say("juliet", 2);
+    romeo.send("</stream:stream>");
+    world.work();
+    world.let_go();
+    pass_in_steps(&mut world, PAUSE_MAX);
+    assert_ne!(home(&world), before);
+    assert_eq!(bodies(&juliet.read(&mut world)), [1, 2]);
+    // It has ended, and did not only lose its link.
+    assert_eq!(world.sim().stats().gauge(Gauge::ManagedSessions), 0);
+}
+
 /// Messages that an actor handles in one run.
 const RUN: u32 = actor::limits::ACTOR_BUDGET;
 
@@ -93,9 +297,11 @@ const RUN: u32 = actor::limits::ACTOR_BUDGET;
 /// then it stays.
 #[test]
 fn a_busy_range_is_tried_for_a_while() {
-    const PATIENCE: Duration = Duration::from_millis(500);
     for is_in_time in [true, false] {
-        let mut world = world(2, |options| options.moves.patience = PATIENCE);
+        let mut world = world(2, |options| {
+            options.moves.patience = PATIENCE;
+            options.moves.pause_max = Duration::ZERO;
+        });
         let (mut romeo, mut juliet) = (managed(&mut world, "romeo"), world.online("juliet"));
         world.pass(Duration::from_secs(10));
         world.hold();

@@ -58,6 +58,7 @@ fn move_to(place: &Place, range: String, shard: u16) -> Result<(), Failure> {
         from,
         entities,
         gap_us,
+        paused_us,
     } = ask(place, request)?
     else {
         return Err(unexpected());
@@ -65,9 +66,17 @@ fn move_to(place: &Place, range: String, shard: u16) -> Result<(), Failure> {
     if from == shard {
         return print(&format!("it is on shard {shard} already\n"));
     }
-    let ms = gap_us as f64 / 1_000.0;
+    let ms = |micros: u64| micros as f64 / 1_000.0;
+    let paused = match paused_us {
+        0 => String::new(),
+        _ => format!(
+            ", and before that it was busy: what was new for it waited for {:.1} ms",
+            ms(paused_us)
+        ),
+    };
     print(&format!(
         "moved from shard {from} to shard {shard} with {entities} of its accounts, rooms and \
-         services in memory; nothing of it was handled for {ms:.1} ms\n"
+         services in memory; nothing of it was handled for {:.1} ms{paused}\n",
+        ms(gap_us)
     ))
 }

@@ -40,7 +40,7 @@ impl Admin {
             MoverMsg::Move(Move {
                 range,
                 to: ShardId::new(to),
-                since: None,
+                tried: None,
                 reply: Some(reply),
             })
         };
@@ -59,6 +59,7 @@ impl Admin {
                 from,
                 entities: moved.entities as u64,
                 gap_us: micros(moved.gap),
+                paused_us: micros(moved.paused),
             }),
             Err(why) => Err(error("busy", &stays(why))),
         }

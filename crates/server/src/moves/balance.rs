@@ -71,7 +71,7 @@ impl Balancer {
         self.too_busy.clear();
     }
 
-    /// What should move now, in this order.
+    /// What should move now, what helps most first.
     pub(crate) fn look(&mut self, seen: &Seen, now: Moment) -> Vec<Wish> {
         let loads: Option<Vec<f64>> = seen.shards.iter().copied().collect();
         let Some(loads) = loads.filter(|loads| !loads.is_empty()) else {

@@ -38,15 +38,10 @@ pub(crate) fn even_out(
         if wishes.is_empty() {
             continue;
         }
-        let begun = clock.now();
-        for wish in wishes {
-            match rest(move_it(handle, place, wish), bounds) {
+        for (wish, answer) in move_all(handle, place, wishes) {
+            match rest(answer, bounds) {
                 Some(rest) => balancer.rests(wish.range, clock.now(), rest),
                 None => balancer.begin_anew(),
-            }
-            // Ranges that are busy take long; what was seen is old by then.
-            if is_over() || clock.now().saturating_since(begun) >= bounds.every {
-                break;
             }
         }
         // What it was before says nothing of what is to come.
@@ -68,6 +63,31 @@ fn loads(handle: &Handle, answer_max: Duration) -> Vec<Option<Load>> {
 /// What became of a move; `None` if nobody says so.
 type Answer = Option<Result<Moved, Stays>>;
 
+/// Has ranges move, those of the first one's shard all at once: each may take long while it is
+/// busy, and what waits for those that are paused is work that their shard does not have meanwhile.
+/// Those of another shard have their turn after another look: what two shards pause would wait for
+/// each other.
+fn move_all(handle: &Handle, place: &Place, mut wishes: Vec<Wish>) -> Vec<(Wish, Answer)> {
+    let from = wishes.first().map(|wish| place.home_of(wish.range));
+    wishes.retain(|wish| Some(place.home_of(wish.range)) == from);
+    thread::scope(|scope| {
+        let asked = wishes.into_iter().map(|wish| {
+            let ask = thread::Builder::new().name("moves".to_owned());
+            let ask = ask.spawn_scoped(scope, move || move_it(handle, place, wish));
+            (wish, ask)
+        });
+        let asked: Vec<_> = asked.collect();
+        let answered = asked.into_iter().map(|(wish, ask)| {
+            let answer = match ask {
+                Ok(ask) => ask.join().ok().flatten(),
+                Err(_) => Some(Err(Stays::Another)), // Nobody was asked, for want of a thread.
+            };
+            (wish, answer)
+        });
+        answered.collect()
+    })
+}
+
 /// Has a range move.
 fn move_it(handle: &Handle, place: &Place, wish: Wish) -> Answer {
     let Wish { range, to } = wish;
@@ -75,7 +95,7 @@ fn move_it(handle: &Handle, place: &Place, wish: Wish) -> Answer {
         MoverMsg::Move(Move {
             range,
             to,
-            since: None,
+            tried: None,
             reply: Some(reply),
         })
     };
@@ -209,6 +229,7 @@ mod tests {
         let moved = Moved {
             entities: 1,
             gap: Duration::ZERO,
+            paused: Duration::ZERO,
         };
         let rest = |answer| rest(answer, &bounds);
         assert_eq!(rest(Some(Ok(moved))), Some(bounds.rest));

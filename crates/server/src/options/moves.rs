@@ -7,9 +7,14 @@ use crate::limits::ADMIN_DEADLINE;
 /// How ranges move between the shards of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moves {
-    /// For how long it is tried to move a range of which something is under way each time. Less
-    /// than an operator waits for an answer.
+    /// For how long it is tried to move a range of which something is under way each time, before
+    /// its entities are paused; or less, if another range of the shard is paused before.
     pub patience: Duration,
+    /// For how long it is tried behind that, while they take nothing new. Together less than an
+    /// operator waits for an answer.
+    pub pause_max: Duration,
+    /// Ranges of one shard that are paused at a time: what is new for their clients waits.
+    pub paused_max: usize,
     /// A range that is on its way for longer is worth a warning: what comes for it waits.
     pub late: Duration,
 }
@@ -17,12 +22,21 @@ pub struct Moves {
 impl Moves {
     /// Those of a server.
     pub const USUAL: Moves = Moves {
-        patience: Duration::from_secs(2),
+        patience: Duration::from_millis(200),
+        pause_max: Duration::from_secs(8),
+        paused_max: 8,
         late: Duration::from_secs(10),
     };
 }
 
-const _: () = assert!(Moves::USUAL.patience.as_millis() < ADMIN_DEADLINE.as_millis());
+const _: () = {
+    let Moves {
+        patience,
+        pause_max,
+        ..
+    } = Moves::USUAL;
+    assert!(patience.as_millis() + pause_max.as_millis() < ADMIN_DEADLINE.as_millis());
+};
 
 impl Default for Moves {
     fn default() -> Moves {

@@ -295,10 +295,17 @@ impl Overview<'_> {
             _ => format::micros(count(micros) as f64 / of as f64),
         };
         let streams = count(Counter::RangeStreams);
+        let paused = count(Counter::RangesPaused);
         let line = Line::head(format!("{:<9}", "ranges"))
             .figure(false, "moved", &moved.to_string())
             .figure(false, "stayed", &stayed.to_string())
             .figure(false, "mean gap", &mean(Counter::RangeGapMicros, moved))
+            .figure(false, "paused", &paused.to_string())
+            .figure(
+                false,
+                "mean pause",
+                &mean(Counter::RangePauseMicros, paused),
+            )
             .figure(false, "streams", &streams.to_string())
             .figure(
                 false,
@@ -376,6 +383,11 @@ impl Overview<'_> {
                 &now.homes_moving.to_string(),
             )
             .figure(is_raised("copies"), "lag", &now.lag_messages.to_string())
+            .figure(
+                is_raised("storage") || !now.engine_away.is_empty(),
+                "engine",
+                &engine(now),
+            )
             .figure(false, "take-overs", &now.take_overs.to_string())
             .figure(
                 now.streams_without_quorum > 0,
@@ -551,6 +563,21 @@ pub(super) fn user(jid: &str, user: Result<&UserSample, &str>) -> Frame {
         }
     }
     Frame { lines }
+}
+
+/// The engine's servers that are there, and how full the fullest one is.
+fn engine(now: &ClusterSample) -> String {
+    let there = now
+        .engine_servers
+        .saturating_sub(now.engine_away.len() as u64);
+    let servers = format!("{there} of {}", now.engine_servers);
+    match now.engine_stored_bytes_max {
+        0 => servers,
+        max => {
+            let share = now.engine_stored_bytes as f64 / max as f64;
+            format!("{servers}, {}% full", format::percent(share))
+        }
+    }
 }
 
 fn number(value: Option<f64>) -> String {

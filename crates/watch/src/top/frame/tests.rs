@@ -97,6 +97,28 @@ fn figures_are_shown_and_those_over_their_limit_are_red() {
     assert_eq!(chosen, ["juliet@capulet.example     40"]);
 }
 
+/// Goal: while messages wait for who does not keep up there is a line in red, and how many came
+/// back.
+#[test]
+fn what_waits_for_who_does_not_keep_up_is_shown() {
+    assert!(!frame(130).text().contains("queues"));
+    let (mut before, mut now) = (look(1), look(2));
+    for (look, second) in [(&mut before, 1), (&mut now, 2)] {
+        let shard = &mut look.sample.shards[0];
+        for (gauge, value) in [(Gauge::QueueMessages, 64), (Gauge::QueueSenders, 3)] {
+            shard.gauges.insert(gauge.name().to_owned(), value);
+        }
+        let back = Counter::MessagesReturned.name().to_owned();
+        shard.counters.insert(back, 5 * second);
+    }
+    let frame = without_backlog(&before, &now);
+    let text = frame.text();
+    let expected = "queues      messages for who does not keep up 64   senders 3   came back/s 5";
+    assert!(text.contains(expected), "{text}");
+    let red = styled(&frame, Style::Alert);
+    assert!(red.contains(&"64") && red.contains(&"5"), "{red:?}");
+}
+
 /// Goal: rooms and nodes have a line while there are any, and what they could not send is red.
 #[test]
 fn rooms_and_nodes_are_shown_while_there_are_any() {
@@ -146,6 +168,8 @@ fn moves_of_ranges_are_shown_once_there_are_any() {
         (Counter::RangesMoved, 4),
         (Counter::RangesStayed, 1),
         (Counter::RangeGapMicros, 800),
+        (Counter::RangesPaused, 2),
+        (Counter::RangePauseMicros, 3_000_000),
         (Counter::RangeStreams, 10),
         (Counter::RangeStreamMicros, 25_000),
     ] {
@@ -153,8 +177,9 @@ fn moves_of_ranges_are_shown_once_there_are_any() {
         shard.counters.insert(counter.name().to_owned(), value);
     }
     let text = without_backlog(&before, &now).text();
-    let expected = "ranges      moved 4   stayed 1   mean gap 200us   streams 10   mean wait 2.5ms";
+    let expected = "ranges      moved 4   stayed 1   mean gap 200us   paused 2   mean pause 1.5s";
     assert!(text.contains(expected), "{text}");
+    assert!(text.contains("streams 10   mean wait 2.5ms"), "{text}");
 }
 
 /// What is shown of a node in which nothing waits.
@@ -187,6 +212,10 @@ fn a_node_of_a_cluster_shows_it() {
         homes_given: 6,
         homes_served: 6,
         homes_moving: 4,
+        engine_servers: 3,
+        engine_away: vec![("http://n3:8222".to_owned(), "refused".to_owned())],
+        engine_stored_bytes: 7,
+        engine_stored_bytes_max: 10,
         links: vec![link(true, taken), link(false, 0)],
         ..ClusterSample::default()
     };
@@ -195,14 +224,15 @@ fn a_node_of_a_cluster_shows_it() {
     let frame = without_backlog(&before, &now);
     let text = frame.text();
     for expected in [
-        "cluster     node a   lease yes   nodes 2 of 3   homes 6 of 16   moving 4   lag 0",
+        "cluster     node a   lease yes   nodes 2 of 3   homes 6 of 16   moving 4   lag 0   \
+         engine 2 of 3, 70% full",
         "links       up 1 of 2   packets/s 7   waiting 4   in 4.0K",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     let red = styled(&frame, Style::Alert);
     assert!(
-        ["2 of 3", "4", "1 of 2"]
+        ["2 of 3", "4", "1 of 2", "2 of 3, 70% full"]
             .iter()
             .all(|one| red.contains(one)),
         "{red:?}"
