@@ -5,7 +5,7 @@
 mod outbound;
 mod wire;
 
-pub use outbound::{Behind, Entries, Kept, Limits, Outbound, Pushed, Resumed, TooHigh};
+pub use outbound::{Behind, Entries, Kept, Limits, Outbound, Pushed, Resumed, TALK_MAX, TooHigh};
 pub use wire::{
     FEATURE, Fault, Request, parse, write_ack, write_enabled, write_failed, write_resumed,
     write_too_high,

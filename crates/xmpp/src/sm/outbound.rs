@@ -1,6 +1,6 @@
 //! What a client has been sent and has not acknowledged (XEP-0198 sections 4 and 5). Counts are
-//! modulo 2^32. A message of a log costs its place here; other stanzas are kept as bytes, and
-//! presence gives way when there is no more room.
+//! modulo 2^32. A message of a log costs its place here; other stanzas are kept as bytes. When
+//! there is no more room presence gives way, and then what is oldest of the others.
 //!
 //! What gives way was sent with a count of its own, so a gap stays in its place until the client
 //! acknowledges past it. A client that resumes counts on from its own `h`, and the gaps are not
@@ -31,11 +31,26 @@ pub enum Kept {
 /// Bounds of one session's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Stanzas that are kept as bytes.
+    /// Stanzas that are kept as bytes; with more of them presence gives way.
     pub stanzas: u16,
-    /// Bytes of them, and the places of everything in the queue. One stanza is kept whatever its
-    /// size, so that an answer of any length can be sent.
+    /// Bytes of them, and the places of everything in the queue; likewise.
     pub bytes: u32,
+    /// Stanzas at which the oldest gives way. What a client asks for may come in many at once, such
+    /// as a page of an archive, and it acknowledges them once it has read them.
+    pub stanzas_max: u16,
+    /// Bytes at which the oldest gives way. One stanza is kept whatever its size.
+    pub bytes_max: u32,
+}
+
+impl Limits {
+    /// Presence has no more room than others have before it gives way to them.
+    fn of_presence(self) -> Limits {
+        Limits {
+            stanzas_max: self.stanzas,
+            bytes_max: self.bytes,
+            ..self
+        }
+    }
 }
 
 impl Default for Limits {
@@ -43,6 +58,8 @@ impl Default for Limits {
         Limits {
             stanzas: 500,
             bytes: 256 * 1024,
+            stanzas_max: 2_000,
+            bytes_max: 2 * 1024 * 1024,
         }
     }
 }
@@ -55,6 +72,9 @@ pub enum Pushed {
     Kept,
     /// It has the next count, and presence gave way for it, possibly itself.
     PresenceGaveWay,
+    /// It has the next count, and for it presence gave way, and other stanzas: at a resumption they
+    /// are not sent again.
+    OthersGaveWay,
     /// It has no count and must not be sent: the session cannot be served any further.
     Full,
 }
@@ -85,6 +105,10 @@ pub struct Resumed {
     pub behind: Option<Behind>,
 }
 
+/// A client that never answers but talks keeps its link for so many times what a silent one does:
+/// messages wait for it, and nobody else is told.
+pub const TALK_MAX: u32 = 10;
+
 /// A place in the queue.
 #[derive(Debug)]
 enum Slot {
@@ -112,6 +136,8 @@ pub struct Outbound {
     /// Stanzas that are kept as bytes, and how many of them are presence.
     stanzas: u16,
     presences: u16,
+    /// Seconds from the question to what the client said last.
+    heard_after: u16,
     /// It was asked once more.
     is_asked_again: bool,
 }
@@ -137,6 +163,7 @@ impl Outbound {
             bytes: 0,
             stanzas: 0,
             presences: 0,
+            heard_after: 0,
             is_asked_again: false,
         }
     }
@@ -190,6 +217,11 @@ impl Outbound {
         self.acked
     }
 
+    /// Stanzas that are kept as bytes, but for presence.
+    pub fn others(&self) -> usize {
+        usize::from(self.stanzas - self.presences)
+    }
+
     /// Bytes of memory behind this value.
     pub fn heap_bytes(&self) -> usize {
         let kept = self.bytes as usize - self.queue.len() * SLOT_BYTES as usize;
@@ -197,30 +229,41 @@ impl Outbound {
     }
 
     /// Takes the next stanza, before it is sent: it has the count [`Outbound::sent`] then. An entry
-    /// that finds no room is still in its log, and the caller says there whom it was not sent to.
+    /// that finds no room is still in its log.
     pub fn push(&mut self, kept: Kept, limits: Limits) -> Pushed {
         let own = kept.bytes();
         let mut gave_way = false;
-        while !self.has_room(own, limits) {
+        while !self.has_room(own, limits.of_presence()) {
             if self.give_up_presence() {
                 gave_way = true;
             } else if matches!(kept, Kept::Presence(_)) {
                 return self.push_gap(limits);
             } else {
-                return Pushed::Full;
+                break;
             }
         }
+        let mut others_gave_way = false;
+        while !self.has_room(own, limits) {
+            if !self.give_up(|kept| matches!(kept, Kept::Other(_))) {
+                return Pushed::Full;
+            }
+            others_gave_way = true;
+        }
         self.place(Slot::Kept(kept));
-        if gave_way {
-            Pushed::PresenceGaveWay
-        } else {
-            Pushed::Kept
+        match (others_gave_way, gave_way) {
+            (true, _) => Pushed::OthersGaveWay,
+            (false, true) => Pushed::PresenceGaveWay,
+            (false, false) => Pushed::Kept,
         }
     }
 
-    /// Whether a stanza of so many bytes has room within `limits` if all presence gives way to it.
+    /// Whether a stanza of so many bytes has room if all presence gives way to it, and no other
+    /// stanza that is kept goes beyond the bounds of presence. One alone has, whatever its size.
     pub fn takes(&self, bytes: usize, limits: Limits) -> bool {
-        if self.stanzas - self.presences >= limits.stanzas {
+        if self.others() == 0 {
+            return true;
+        }
+        if self.others() >= usize::from(limits.stanzas) {
             return false;
         }
         let fits = |kept: u64| kept + bytes as u64 <= u64::from(limits.bytes);
@@ -238,7 +281,8 @@ impl Outbound {
     fn has_room(&self, own: u32, limits: Limits) -> bool {
         let is_only = own > 0 && self.stanzas == 0;
         let bytes = u64::from(self.bytes) + u64::from(own) + u64::from(SLOT_BYTES);
-        is_only || (own == 0 || self.stanzas < limits.stanzas) && bytes <= u64::from(limits.bytes)
+        let is_few = own == 0 || self.stanzas < limits.stanzas_max;
+        is_only || is_few && bytes <= u64::from(limits.bytes_max)
     }
 
     /// Presence that finds no room, and no older presence to take the place of.
@@ -278,14 +322,15 @@ impl Outbound {
         }
     }
 
-    /// Makes a gap of the oldest presence; false if there is none. Gaps side by side become one, so
-    /// presence alone never fills the queue.
     fn give_up_presence(&mut self) -> bool {
-        if self.presences == 0 {
-            return false;
-        }
-        let is_presence = |slot: &Slot| matches!(slot, Slot::Kept(Kept::Presence(_)));
-        let Some(at) = self.queue.iter().position(is_presence) else {
+        self.presences > 0 && self.give_up(|kept| matches!(kept, Kept::Presence(_)))
+    }
+
+    /// Makes a gap of the oldest stanza of a kind; false if there is none. Gaps side by side become
+    /// one, so that they alone never fill the queue.
+    fn give_up(&mut self, is_it: impl Fn(&Kept) -> bool) -> bool {
+        let is_it = |slot: &Slot| matches!(slot, Slot::Kept(kept) if is_it(kept));
+        let Some(at) = self.queue.iter().position(is_it) else {
             return false;
         };
         let slot = std::mem::replace(&mut self.queue[at], Slot::Gap(1));
@@ -391,6 +436,7 @@ impl Outbound {
     pub fn asked(&mut self, now: Moment) {
         self.asked_at = now;
         self.asked_through = self.sent;
+        self.heard_after = 0;
         self.is_asked_again = false;
     }
 
@@ -406,22 +452,27 @@ impl Outbound {
     }
 
     /// The client has said something else: its answer may be behind more of that, which was not
-    /// read yet. It has its time from here on.
+    /// read yet. It has its time from here on, to the next second.
     pub fn heard(&mut self, now: Moment) {
-        if self.asked_at != Moment::FAR {
-            self.asked_at = now;
+        if let Some(since) = self.asked_since() {
+            let after = now.saturating_since(since).as_millis().div_ceil(1_000);
+            self.heard_after = u16::try_from(after).unwrap_or(u16::MAX);
         }
     }
 
-    /// Since when the client owes an answer, and has said nothing.
+    /// Since when the client owes an answer.
     pub fn asked_since(&self) -> Option<Moment> {
         (self.asked_at != Moment::FAR).then_some(self.asked_at)
     }
 
-    /// Whether the client has owed an answer for too long, and said nothing.
+    /// Whether the client has owed an answer for too long: it has said nothing for so long, or only
+    /// other things for [`TALK_MAX`] times that.
     pub fn is_overdue(&self, now: Moment, timeout: Duration) -> bool {
-        self.asked_since()
-            .is_some_and(|since| now.saturating_since(since) >= timeout)
+        let Some(since) = self.asked_since() else {
+            return false;
+        };
+        let heard = since + Duration::from_secs(self.heard_after.into());
+        now.saturating_since(heard) >= timeout || now.saturating_since(since) >= timeout * TALK_MAX
     }
 
     /// The link is gone: nobody is left to answer.

@@ -14,6 +14,15 @@ use super::{Kept, Limits, Outbound, Pushed, TooHigh};
 const LIMITS: Limits = Limits {
     stanzas: 4,
     bytes: 320,
+    stanzas_max: 4,
+    bytes_max: 320,
+};
+
+/// The same, with more room for what a client asks for.
+const ROOMY: Limits = Limits {
+    stanzas_max: 7,
+    bytes_max: 500,
+    ..LIMITS
 };
 
 #[derive(Clone, Debug)]
@@ -54,6 +63,7 @@ enum Kind {
 
 struct World {
     server: Outbound,
+    limits: Limits,
     /// The count that each entry was given last.
     log: BTreeMap<u64, u32>,
     is_linked: bool,
@@ -64,14 +74,17 @@ struct World {
     taken: BTreeMap<u64, Kind>,
     /// Presence may be missing: the server said so.
     presence_lost: bool,
+    /// Other stanzas may be missing likewise.
+    others_lost: bool,
     /// What no log has may be missing.
     killed: bool,
 }
 
 impl World {
-    fn new(h: u32) -> Self {
+    fn new(h: u32, limits: Limits) -> Self {
         World {
             server: Outbound::recovered(h, []),
+            limits,
             log: BTreeMap::new(),
             is_linked: true,
             link: Vec::new(),
@@ -79,6 +92,7 @@ impl World {
             arrived: Vec::new(),
             taken: BTreeMap::new(),
             presence_lost: false,
+            others_lost: false,
             killed: false,
         }
     }
@@ -110,9 +124,15 @@ impl World {
 
     fn push(&mut self, number: u64, kind: Kind, kept: Kept) {
         let sent = self.server.sent();
-        if self.server.push(kept, LIMITS) == Pushed::Full {
-            assert_eq!(self.server.sent(), sent);
-            return;
+        match self.server.push(kept, self.limits) {
+            Pushed::Full => {
+                assert_eq!(self.server.sent(), sent);
+                // They may have given way in vain.
+                self.others_lost = true;
+                return;
+            }
+            Pushed::OthersGaveWay => self.others_lost = true,
+            Pushed::Kept | Pushed::PresenceGaveWay => {}
         }
         assert_eq!(self.server.sent(), sent.wrapping_add(1));
         self.taken.insert(number, kind);
@@ -186,7 +206,10 @@ impl World {
             }
         }
         let kept = server.unacked().filter(|(_, kept)| kept.entry().is_none());
-        assert!(kept.count() <= usize::from(LIMITS.stanzas));
+        assert!(kept.count() <= usize::from(self.limits.stanzas_max));
+        let presences = server.unacked();
+        let presences = presences.filter(|(_, kept)| matches!(kept, Kept::Presence(_)));
+        assert!(presences.count() <= usize::from(self.limits.stanzas));
         assert!(
             self.arrived.is_sorted_by(|a, b| a < b),
             "in order, and none twice"
@@ -206,7 +229,7 @@ impl World {
             let may_be_missing = match kind {
                 Kind::Entry => false,
                 Kind::Presence => self.killed || self.presence_lost,
-                Kind::Other => self.killed,
+                Kind::Other => self.killed || self.others_lost,
             };
             let is_there = self.arrived.binary_search(number).is_ok();
             assert!(is_there || may_be_missing, "{kind:?} {number} is lost");
@@ -236,9 +259,10 @@ proptest! {
     #[test]
     fn a_client_gets_everything_once_and_in_order(
         start in prop_oneof![Just(0), Just(u32::MAX), u32::MAX - 40..=u32::MAX],
+        limits in prop_oneof![Just(LIMITS), Just(ROOMY)],
         ops in prop::collection::vec(op(), 1..120),
     ) {
-        let mut world = World::new(start);
+        let mut world = World::new(start, limits);
         for (number, op) in ops.iter().enumerate() {
             world.step(number as u64, op);
         }
@@ -294,13 +318,14 @@ fn presence_takes_no_room_from_what_is_asked_for() {
     let limits = Limits {
         stanzas: 2,
         bytes: 200,
+        ..Limits::default()
     };
     let mut outbound = Outbound::default();
-    assert!(outbound.takes(200, limits) && !outbound.takes(201, limits));
+    assert!(outbound.takes(201, limits), "one alone, whatever its size");
     for _ in 0..3 {
         assert_eq!(outbound.push(presence(), LIMITS), Pushed::Kept);
     }
-    assert!(outbound.takes(100, limits), "presence gives way");
+    assert!(outbound.takes(201, limits), "presence gives way");
     assert_eq!(outbound.push(other(), LIMITS), Pushed::Kept);
     assert!(outbound.takes(5, limits) && !outbound.takes(150, limits));
     let next = outbound.push(other(), Limits::default());
@@ -348,6 +373,7 @@ fn presence_alone_never_fills_the_queue() {
 fn a_queue_of_gaps_takes_no_memory_after_a_resumption() {
     let limits = Limits {
         stanzas: 1,
+        stanzas_max: 1,
         ..LIMITS
     };
     let mut outbound = Outbound::default();
@@ -367,23 +393,59 @@ fn presence_that_was_acknowledged_is_not_lost() {
     assert!(!outbound.resume(10).unwrap().presence_lost);
 }
 
+/// What a log has never does: with too many places of it nothing more is taken.
 #[test]
-fn a_full_queue_takes_nothing_more() {
+fn the_oldest_gives_way_and_entries_alone_fill_the_queue() {
     let mut outbound = Outbound::default();
     for _ in 0..4 {
         assert_eq!(outbound.push(other(), LIMITS), Pushed::Kept);
     }
-    assert_eq!(outbound.push(other(), LIMITS), Pushed::Full);
-    // An entry costs its place alone, presence not even that.
     assert_eq!(outbound.push(presence(), LIMITS), Pushed::PresenceGaveWay);
     assert_eq!(outbound.push(Kept::Entry(9), LIMITS), Pushed::Kept);
-    assert_eq!(outbound.sent(), 6);
-    let room = (LIMITS.bytes - 4 * 5) / 24 - 6;
-    for seq in 0..room {
-        assert_eq!(outbound.push(Kept::Entry(seq.into()), LIMITS), Pushed::Kept);
-    }
-    assert_eq!(outbound.push(Kept::Entry(99), LIMITS), Pushed::Full);
+    assert_eq!(outbound.push(other(), LIMITS), Pushed::OthersGaveWay);
+    let left = [(2, None), (3, None), (4, None), (6, Some(9)), (7, None)];
+    assert_eq!(numbers(&outbound), left);
+    assert_eq!(outbound.sent(), 7);
+    let mut given_up = 0;
+    let full = (10..).find(|seq| match outbound.push(Kept::Entry(*seq), LIMITS) {
+        Pushed::Full => true,
+        pushed => {
+            given_up += usize::from(pushed == Pushed::OthersGaveWay);
+            false
+        }
+    });
+    // A gap in front of the first entry, and one behind it.
+    assert_eq!(full, Some(10 + u64::from(LIMITS.bytes) / 24 - 3));
+    assert!(given_up > 0);
+    assert!(numbers(&outbound).iter().all(|(_, entry)| entry.is_some()));
+    let alone = outbound.push(other(), LIMITS);
+    assert_eq!(alone, Pushed::Kept, "one is, whatever else is there");
     assert_eq!(outbound.push(presence(), LIMITS), Pushed::Full);
+    assert!(outbound.resume(0).unwrap().presence_lost);
+}
+
+/// An answer of many stanzas has room where presence has given way already.
+#[test]
+fn what_is_asked_for_has_more_room_than_presence() {
+    let mut outbound = Outbound::default();
+    for _ in 0..2 {
+        assert_eq!(outbound.push(presence(), ROOMY), Pushed::Kept);
+    }
+    for n in 1..=7 {
+        let gives_way = n == 3 || n == 4;
+        let pushed = outbound.push(other(), ROOMY);
+        assert_eq!(pushed == Pushed::PresenceGaveWay, gives_way, "{n}");
+    }
+    assert_eq!(outbound.push(presence(), ROOMY), Pushed::PresenceGaveWay);
+    assert_eq!(outbound.push(other(), ROOMY), Pushed::OthersGaveWay);
+    let mut outbound = Outbound::default();
+    let large = |bytes| Kept::Other(vec![b' '; bytes].into());
+    assert_eq!(outbound.push(large(300), ROOMY), Pushed::Kept);
+    assert_eq!(outbound.push(presence(), ROOMY), Pushed::PresenceGaveWay);
+    // Places of both and its own.
+    let room = 500 - 300 - 3 * 24;
+    assert_eq!(outbound.push(large(room), ROOMY), Pushed::Kept);
+    assert_eq!(outbound.push(large(0), ROOMY), Pushed::OthersGaveWay);
 }
 
 #[test]
@@ -392,8 +454,9 @@ fn one_stanza_of_any_size_is_kept() {
     let large = || Kept::Other(vec![b' '; 1000].into());
     assert_eq!(outbound.push(presence(), LIMITS), Pushed::Kept);
     assert_eq!(outbound.push(large(), LIMITS), Pushed::PresenceGaveWay);
-    assert_eq!(outbound.push(large(), LIMITS), Pushed::Full);
-    let _ = outbound.ack(2).unwrap();
+    assert_eq!(outbound.push(large(), LIMITS), Pushed::OthersGaveWay);
+    assert_eq!(numbers(&outbound), [(3, None)]);
+    let _ = outbound.ack(3).unwrap();
     assert_eq!(outbound.push(large(), LIMITS), Pushed::Kept);
 }
 
@@ -449,6 +512,25 @@ fn a_client_that_speaks_has_its_time_anew() {
     outbound.ack(1).unwrap();
     outbound.heard(at(119));
     assert_eq!(outbound.asked_since(), None);
+}
+
+/// At the bound: who says much and never answers is given up at last.
+#[test]
+fn a_client_that_speaks_and_never_answers_is_overdue_at_last() {
+    let timeout = Duration::from_secs(60);
+    let at = |seconds| Moment::ZERO + Duration::from_secs(seconds);
+    let mut outbound = Outbound::default();
+    assert_eq!(outbound.push(presence(), LIMITS), Pushed::Kept);
+    outbound.asked(at(0));
+    let end = u64::from(super::TALK_MAX) * 60;
+    for second in 0..end {
+        outbound.heard(at(second));
+        assert!(!outbound.is_overdue(at(second), timeout), "{second}");
+    }
+    assert!(outbound.is_overdue(at(end), timeout));
+    // What it says when it was asked anew has nothing to do with that.
+    outbound.asked(at(end));
+    assert!(!outbound.is_overdue(at(end + 59), timeout));
 }
 
 #[test]
