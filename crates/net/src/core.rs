@@ -25,6 +25,8 @@ pub(crate) struct Core<C> {
     pub(crate) links: Slab<Link>,
     /// Connections to read from, at most once each ([`Flags::QUEUED`]).
     pub(crate) ready: VecDeque<Key>,
+    /// The same of those that are not held back with the others ([`Flags::APART`]).
+    pub(crate) ready_apart: VecDeque<Key>,
     /// Connections to flush, at most once each ([`Flags::DIRTY`]).
     pub(crate) dirty: Vec<Key>,
     /// Messages for protocol states, at most [`limits::Limits::controls_max`].
@@ -73,6 +75,7 @@ impl<C> Core<C> {
             shard,
             links: Slab::new(),
             ready: VecDeque::new(),
+            ready_apart: VecDeque::new(),
             dirty: Vec::new(),
             controls: VecDeque::new(),
             written: Vec::new(),
@@ -148,7 +151,10 @@ impl<C> Core<C> {
         let paused = flags.has(Flags::PAUSED) && !flags.has(Flags::LINGERING);
         if wanted && !paused && !flags.has(Flags::QUEUED) {
             flags.set(Flags::QUEUED);
-            self.ready.push_back(id);
+            match flags.has(Flags::APART) {
+                true => self.ready_apart.push_back(id),
+                false => self.ready.push_back(id),
+            }
         }
     }
 

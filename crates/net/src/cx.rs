@@ -36,6 +36,7 @@ pub(crate) struct Wishes {
     pub(crate) move_to: Option<ShardId>,
     pub(crate) deadline: Option<Option<Moment>>,
     pub(crate) paused: Option<bool>,
+    pub(crate) apart: Option<bool>,
     pub(crate) encode: bool,
     pub(crate) wake_output: bool,
     pub(crate) mute: bool,
@@ -149,6 +150,12 @@ impl Cx<'_> {
     /// Stops reading, or goes on; what has come already is kept.
     pub fn set_paused(&mut self, paused: bool) {
         self.wishes.paused = Some(paused);
+    }
+
+    /// Whether what comes here is no work for actors: then it is read also while they have too much
+    /// to do. Of these connections few are read in a turn, whoever else is.
+    pub fn set_apart(&mut self, is_apart: bool) {
+        self.wishes.apart = Some(is_apart);
     }
 
     /// Hands the connection over to another shard, where it gets a name of its own

@@ -24,7 +24,9 @@ use crate::core::Core;
 use crate::cx::{Cx, Wishes};
 use crate::disturb::Trouble;
 use crate::io::Io;
-use crate::limits::{EVENTS_MAX, POOLED_BYTES_MAX, READ_BUFFER, READS_PER_TURN, RUNNABLE_MAX};
+use crate::limits::{
+    EVENTS_MAX, POOLED_BYTES_MAX, READ_BUFFER, READS_APART_PER_TURN, READS_PER_TURN, RUNNABLE_MAX,
+};
 use crate::link::Flags;
 use crate::listen::Speaks;
 use crate::network::{DriverSeed, LISTENERS_MAX, Ports, Settings, Shared};
@@ -261,12 +263,7 @@ impl<S: Service> Driver<S> {
             self.event(event);
         }
         self.accept_all();
-        for _ in 0..self.reads_now() {
-            let Some(id) = self.core.borrow_mut().ready.pop_front() else {
-                break;
-            };
-            self.read(id);
-        }
+        self.read_some();
         self.fire_timers();
         self.drain_some();
         self.shed_some();
@@ -282,6 +279,25 @@ impl<S: Service> Driver<S> {
         self.flush_all();
         self.publish();
         self.sleep(turn, unsettled)
+    }
+
+    fn read_some(&mut self) {
+        for _ in 0..self.reads_now() {
+            let Some(id) = self.core.borrow_mut().ready.pop_front() else {
+                break;
+            };
+            self.read(id);
+        }
+        if self.is_stalled() {
+            return;
+        }
+        let apart = self.core.borrow().ready_apart.len();
+        for _ in 0..apart.min(READS_APART_PER_TURN) {
+            let Some(id) = self.core.borrow_mut().ready_apart.pop_front() else {
+                break;
+            };
+            self.read(id);
+        }
     }
 
     /// How many connections are read in this turn, and how much of each. Where messages pile up,
@@ -349,6 +365,7 @@ impl<S: Service> Driver<S> {
         let busy = turn.more
             || unsettled
             || (!core.ready.is_empty() && !self.holds_back)
+            || (!core.ready_apart.is_empty() && !self.is_stalled())
             || !core.dirty.is_empty()
             || !core.controls.is_empty()
             || passage.has_openings()
@@ -591,6 +608,11 @@ impl<S: Service> Driver<S> {
         };
         if let Some(deadline) = wishes.deadline {
             link.deadline = deadline.unwrap_or(Moment::FAR);
+        }
+        match wishes.apart {
+            Some(true) => link.flags.set(Flags::APART),
+            Some(false) => link.flags.clear(Flags::APART),
+            None => {}
         }
         match wishes.paused {
             Some(true) => link.flags.set(Flags::PAUSED_SERVICE),

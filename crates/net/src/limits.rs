@@ -42,6 +42,10 @@ pub(crate) const ACCEPTS_PER_TURN: usize = 64;
 /// Connections whose input is processed per loop turn before output and timers have their turn.
 pub(crate) const READS_PER_TURN: usize = 1024;
 
+/// The same of connections that stand apart ([`Cx::set_apart`](crate::Cx::set_apart)): whoever
+/// makes many of them is not to keep the actors from their work.
+pub(crate) const READS_APART_PER_TURN: usize = 32;
+
 /// Actors with something to do beyond which a loop turn reads nothing. They are about a turn's
 /// work: to read more would only move what waits from the kernel's buffers into memory here.
 pub(crate) const RUNNABLE_MAX: usize = 1024;

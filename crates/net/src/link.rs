@@ -64,6 +64,8 @@ impl Flags {
     pub(crate) const ENDED: Flags = Flags(1 << 20);
     /// The other half of a connection of this node, which alone counts as one.
     pub(crate) const HALF: Flags = Flags(1 << 21);
+    /// It is read also while actors have too much to do ([`Cx::set_apart`](crate::Cx::set_apart)).
+    pub(crate) const APART: Flags = Flags(1 << 22);
 
     /// Any state in which more follows from it that all output is written.
     pub(crate) const AWAITS_WRITTEN: Flags = Flags(

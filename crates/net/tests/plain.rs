@@ -85,6 +85,38 @@ fn a_client_that_never_reads_is_closed_at_the_bound() {
     node.until("backlog", |node| node.closed(Closed::Backlog) >= 1);
 }
 
+/// Goal: what waits for connections of one address is bounded together: the one that would make it
+/// too much is closed, and neither the other one nor those of other addresses notice.
+#[test]
+fn clients_of_one_address_that_never_read_share_a_bound() {
+    const BIG: usize = 20_000_000;
+    let limits = Limits {
+        backlog_max: 64 << 20,
+        backlog_per_address_max: 30_000_000,
+        exempt: Vec::new(),
+        ..patient()
+    };
+    let node = Node::start(2, limits);
+    let mut clients = [2, 2, 3].map(|last| node.connect_from(last));
+    for client in &mut clients {
+        assert_eq!(client.ask("here"), "here");
+    }
+    let [one, two, of_another] = &mut clients;
+    for client in [&mut *one, of_another] {
+        client.say(&format!("big {BIG}"));
+        // Some of it is here: the rest fills the socket and waits.
+        client.stream.read_exact(&mut [0; 1]).expect("read");
+    }
+    two.say(&format!("big {BIG}"));
+    node.until("backlog", |node| node.closed(Closed::Backlog) == 1);
+    assert_eq!(node.shared.connections(), 2);
+    for client in [one, of_another] {
+        let mut all = vec![0; BIG - 1];
+        client.stream.read_exact(&mut all).expect("all of it");
+    }
+    assert_eq!(node.closed(Closed::Backlog), 1);
+}
+
 #[test]
 fn a_stalled_reader_is_dead_after_its_time() {
     let limits = Limits {
@@ -579,6 +611,34 @@ fn nothing_is_read_while_the_actors_have_enough_to_do() {
     node.until("they have begun", |_| rounds() > 0);
     // It waits in the socket until so many have ended that the others are less than a turn's work.
     assert_eq!(other.ask("and now?"), "and now?");
+    assert!(rounds() > CROWD * CROWD_ROUNDS / 2, "{}", rounds());
+    node.until("all have ended", |_| rounds() == CROWD * CROWD_ROUNDS);
+}
+
+/// More of them than are read in one turn; and who does so no more waits with the others.
+#[test]
+fn who_stands_apart_is_read_although_the_actors_have_enough_to_do() {
+    const APART: usize = 100;
+    let node = Node::start(1, patient());
+    let mut apart: Vec<_> = (0..APART).map(|_| node.connect()).collect();
+    for client in &mut apart {
+        assert_eq!(client.ask("apart"), "apart");
+    }
+    let (mut one, mut other) = (node.connect(), node.connect());
+    assert_eq!(other.ask("apart"), "apart");
+    assert_eq!(other.ask("together"), "together");
+    let rounds = || node.shelf.lock().expect("shelf").rounds;
+    one.say("crowd");
+    node.until("they have begun", |_| rounds() > 0);
+    for client in &mut apart {
+        client.say("and now?");
+    }
+    other.say("and I?");
+    for client in &mut apart {
+        assert_eq!(client.hear(), "and now?");
+    }
+    assert!(rounds() < CROWD * CROWD_ROUNDS / 2, "{}", rounds());
+    assert_eq!(other.hear(), "and I?");
     assert!(rounds() > CROWD * CROWD_ROUNDS / 2, "{}", rounds());
     node.until("all have ended", |_| rounds() == CROWD * CROWD_ROUNDS);
 }

@@ -52,8 +52,8 @@ pub struct Journal {
 pub type Shelf = Arc<Mutex<Journal>>;
 
 /// Lines in, lines out. `tls`, `move N`, `hop N`, `wander N`, `quit`, `big N`, `panic`, `slow`
-/// (through an actor, with the window), `crowd`, `deadline MS`, `who`, `where`; everything else is
-/// echoed.
+/// (through an actor, with the window), `crowd`, `apart`, `together`, `deadline MS`, `who`,
+/// `where`; everything else is echoed.
 pub struct Lines {
     pub shelf: Shelf,
     pub io: Io<Vec<u8>>,
@@ -259,6 +259,10 @@ impl Lines {
                     let busy = cx.mail().spawn(Busy(Arc::clone(&self.shelf)));
                     let _ = cx.mail().send(busy, CROWD_ROUNDS - 1);
                 }
+            }
+            "apart" | "together" => {
+                cx.set_apart(word == "apart");
+                cx.out().extend_from_slice(format!("{word}\n").as_bytes());
             }
             "deadline" => {
                 let at = cx.now() + Duration::from_millis(number as u64);
