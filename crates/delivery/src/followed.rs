@@ -30,45 +30,15 @@
 //! counts the next ones will have, so that they need no record of their own ([`run`]).
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use stdx::bugs;
 use stdx::time::Moment;
 
+use crate::limits::FollowLimits;
 use crate::place::{Count, Place};
 use run::Run;
 
 mod run;
-
-/// Bounds of what one session is given of rooms' logs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FollowLimits {
-    /// Messages of rooms that a session was given and has not acknowledged, or that rooms were
-    /// asked for; with so many it is given no more, and reads the rooms' logs when there is room
-    /// again. Each costs 32 bytes.
-    pub window: usize,
-    /// Messages that one page asks for.
-    pub page: usize,
-    /// Time that a room may take to answer; then it is asked again. Also the pause after an append
-    /// that failed: the next one would fail as well while the disk is full.
-    pub answer_timeout: Duration,
-    /// Most counts that one record says ahead. Each costs about 8 bytes of the record.
-    pub ahead: u32,
-    /// Copies that have to come in a row before anything is said ahead.
-    pub ahead_from: u32,
-}
-
-impl Default for FollowLimits {
-    fn default() -> Self {
-        FollowLimits {
-            window: 256,
-            page: 50,
-            answer_timeout: Duration::from_secs(5),
-            ahead: 64,
-            ahead_from: 4,
-        }
-    }
-}
 
 /// What becomes of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

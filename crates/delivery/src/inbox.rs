@@ -52,6 +52,7 @@ use std::sync::Arc;
 
 use stdx::time::Moment;
 
+use crate::bugs;
 use crate::limits::InboxLimits;
 use crate::outbox::ReadId;
 use crate::place::{Count, Place, SessionNumber};
@@ -133,9 +134,15 @@ impl<L: Copy + Eq> Inbox<L> {
 
     /// Whether one more session may be managed: each has room for what it may leave.
     pub fn may_manage(&self) -> bool {
+        let more = usize::from(bugs::is("sessions_take_one_more"));
+        self.managed() < self.limits.sessions_max + more
+    }
+
+    /// Managed sessions, and ended ones of which something is left.
+    pub fn managed(&self) -> usize {
         let managed = self.sessions.all();
         let managed = managed.filter(|own| own.kind == Kind::Managed).count();
-        managed + self.ended.parts.len() < self.limits.sessions_max
+        managed + self.ended.parts.len()
     }
 
     /// A session begins behind everything that was appended.
@@ -323,6 +330,10 @@ impl<L: Copy + Eq> Inbox<L> {
                     own.take_later(place, before);
                     given.push((session, Given::Later));
                 } else if is_named {
+                    own.forget_copies(self.account.mark);
+                    if to.is_for_account && !own.takes() {
+                        own.has_copy(place, &self.limits);
+                    }
                     given.push((session, Given::Uncounted));
                 }
             } else if !is_named {
@@ -340,6 +351,9 @@ impl<L: Copy + Eq> Inbox<L> {
                 };
                 given.push((session, own.give(entry)));
             } else {
+                if bugs::is("full_window_is_passed") && own.flight.len() >= self.limits.window {
+                    own.read = place;
+                }
                 given.push((session, Given::Later));
             }
         }

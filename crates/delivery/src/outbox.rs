@@ -68,7 +68,9 @@ pub struct Outbox<D: Ord, E> {
     attempt: Attempt,
     /// The read of the common consumer that is under way.
     reading: Option<ReadId>,
-    /// A read of the common consumer failed: when it is tried again.
+    /// Reads of the common consumer that failed in a row.
+    unread: u32,
+    /// When the last of them is tried again.
     read_again: Option<Moment>,
     last_read: ReadId,
     /// Reads for destinations that lag that are under way.
@@ -105,6 +107,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
             lagging: lagging.collect(),
             attempt,
             reading: None,
+            unread: 0,
             read_again: None,
             last_read: ReadId::default(),
             own_reads: 0,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use delivery::{
     Addressee, Count, Inbox, InboxLimits, Kind, Place, Recipients, Recovered, SessionNumber,
 };
+use stdx::time::Moment;
 
 /// Both devices have the first two messages. The desk takes none any more, gets a copy of the
 /// third, and acknowledges all three.
@@ -45,4 +46,38 @@ fn a_copy_that_is_acknowledged_still_waits_for_who_takes_it() {
         .acknowledge(phone, Count::new(3))
         .expect("it was sent them");
     assert_eq!(inbox.waiting(), (1, 10));
+}
+
+/// Each append that was refused counted one more, for as long as acknowledgements were not
+/// recorded: a sender who tried again and again filled the account although nothing came to be.
+#[test]
+fn what_was_refused_does_not_wait() {
+    let phone = SessionNumber::new(1);
+    let nothing = Recovered::default();
+    let limits = Arc::new(InboxLimits::default());
+    let mut inbox: Inbox<u8> =
+        Inbox::recover(limits, Place::START, &nothing.account(&[]), &[], Vec::new());
+    inbox.open(phone, Kind::Managed, 1);
+    inbox.set_taker(phone, true);
+    let to = || Recipients {
+        is_for_account: true,
+        addressee: Addressee::Nobody,
+        sessions: [].into_iter().collect(),
+    };
+    for place in 1..=3 {
+        inbox.append(Place::new(place), to(), 10);
+        inbox.wrote(phone, true);
+    }
+    inbox
+        .acknowledge(phone, Count::new(2))
+        .expect("it was sent them");
+    assert_eq!(inbox.waiting(), (1, 10));
+    // The store has three of them behind its mark: what was acknowledged is not recorded.
+    let stored = (Place::START, (3, 30));
+    for _ in 0..10 {
+        inbox.append(Place::new(4), to(), 10);
+        inbox.failed(Place::new(3), stored, Moment::ZERO);
+        assert!(inbox.waiting() <= (3, 30), "{:?}", inbox.waiting());
+    }
+    assert!(inbox.is_consistent());
 }

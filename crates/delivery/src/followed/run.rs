@@ -19,7 +19,7 @@
 //! where copies and other stanzas take turns nothing is, and there is at most one record more for
 //! each row.
 
-use super::FollowLimits;
+use crate::limits::FollowLimits;
 use crate::place::{Count, Place};
 
 /// The copies that were given last, each with the count and the place next to those of the one
@@ -36,7 +36,8 @@ pub(super) struct Run<R> {
     through: Count,
     /// The copy whose record says so.
     said_with: Count,
-    /// As `through`, of the last record of that kind that is known to be committed.
+    /// As `through`, of the last record of that kind that is known to be committed. Never behind
+    /// `through`.
     committed_through: Count,
 }
 
@@ -110,7 +111,7 @@ impl<R: Eq> Run<R> {
 
     /// Whether counts behind `h` may be said.
     pub(super) fn is_behind(&self, h: Count) -> bool {
-        self.through.is_after(h) || self.committed_through.is_after(h)
+        self.through.is_after(h)
     }
 
     /// What is said ahead, in order.
@@ -137,15 +138,15 @@ impl<R: Eq> Run<R> {
     /// if there is one. False if nothing of the run is left: then none of its records is committed.
     pub(super) fn take_back(&mut self, first: Option<Count>) -> bool {
         self.through = self.committed_through;
-        let Some(first) = first.filter(|first| !first.is_after(self.count)) else {
+        let Some(first) = first else {
             return true;
         };
-        let dropped = self.count.number().wrapping_sub(first.number()) + 1;
-        let left = self.length.checked_sub(dropped).filter(|left| *left > 0);
-        self.length = left.unwrap_or(0);
-        self.count = Count::new(first.number().wrapping_sub(1));
+        let last = Count::new(first.number().wrapping_sub(1));
+        let dropped = self.count.number().wrapping_sub(last.number());
+        self.count = last;
         let place = self.place.number().saturating_sub(u64::from(dropped));
         self.place = Place::new(place);
-        left.is_some()
+        self.length = self.length.saturating_sub(dropped);
+        self.length > 0
     }
 }

@@ -4,6 +4,8 @@
 
 mod edges;
 
+use std::time::Duration;
+
 use super::*;
 
 const ROOM: &str = "coven";

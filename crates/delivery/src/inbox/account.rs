@@ -123,7 +123,7 @@ impl Account {
     }
 
     /// What is behind `tail` was not appended: of that, nothing was acknowledged. `stored` is the
-    /// mark that is recorded, and what waits behind it.
+    /// mark that is recorded, and what waits behind it: no more does behind a mark that is further.
     pub(crate) fn failed(&mut self, tail: Place, (mark, waiting): (Place, (u64, u64))) {
         self.mark = self.mark.min(tail).max(mark);
         self.recorded = mark;
@@ -131,9 +131,10 @@ impl Account {
             0 => Place::START,
             _ => tail,
         };
-        if self.mark == mark {
-            self.waiting = waiting;
-        }
+        self.waiting = match self.mark == mark {
+            true => waiting,
+            false => (self.waiting.0.min(waiting.0), self.waiting.1.min(waiting.1)),
+        };
         self.has_changed = true;
     }
 }

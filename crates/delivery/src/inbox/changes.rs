@@ -3,6 +3,7 @@
 use super::Inbox;
 use super::session::Session;
 use super::types::{AccountChange, Changes, Kind, Link, Recipients, SessionChange};
+use crate::bugs;
 use crate::place::{Count, Place, SessionNumber};
 
 impl<L: Copy + Eq> Inbox<L> {
@@ -46,13 +47,18 @@ impl<L: Copy + Eq> Inbox<L> {
     /// The mark and the list once the pages under way have left.
     fn account_change(&mut self) -> Option<AccountChange> {
         let (mark, recorded) = (self.account.mark.number(), self.account.recorded.number());
-        let ahead = mark.saturating_sub(recorded);
-        let is_due = std::mem::take(&mut self.account.has_changed);
-        if !is_due && self.ended.giving.is_none() && ahead < self.limits.mark_every {
+        let is_far = mark.saturating_sub(recorded) >= self.limits.mark_every
+            && !bugs::is("far_mark_is_not_recorded");
+        let has_changed = std::mem::take(&mut self.account.has_changed);
+        let is_due = has_changed || self.ended.giving.is_some();
+        if !is_due && !is_far {
             return None;
         }
         let mut change = AccountChange {
-            mark: self.account.mark,
+            mark: match !is_due && bugs::is("far_mark_is_the_end") {
+                true => self.appended,
+                false => self.account.mark,
+            },
             listed: self.account.places().collect(),
             waiting: self.account.waiting,
         };

@@ -5,6 +5,7 @@ use stdx::time::Moment;
 use super::Inbox;
 use super::session::{Giving, InFlight, Reading, Session};
 use super::types::{Consumer, Effect, Entry, Given, Kind, Page, Wanted};
+use crate::bugs;
 use crate::outbox::ReadId;
 use crate::place::{Place, SessionNumber};
 
@@ -66,10 +67,8 @@ impl<L: Copy + Eq> Inbox<L> {
 
     /// Reads what ended sessions left, as far as the list has room.
     pub(super) fn read_ended(&mut self) {
-        let room = self
-            .limits
-            .listed_max
-            .saturating_sub(self.account.listed.len());
+        let max = self.limits.listed_max + usize::from(bugs::is("list_takes_one_more"));
+        let room = max.saturating_sub(self.account.listed.len());
         let limit = room.min(self.limits.page);
         if limit == 0 || self.ended.is_busy() || self.read_again.is_some() {
             return;
@@ -147,8 +146,10 @@ impl<L: Copy + Eq> Inbox<L> {
             let is_backlog = entry.to.is_for_account && !entry.to.name(session);
             !is_of_list && is_backlog && entry.place <= mark
         };
+        let copied = std::mem::take(&mut own.copied);
+        let has = |entry: &Entry| !is_of_list && copied.contains(&entry.place);
         let entries = page.entries.iter().enumerate();
-        for (at, entry) in entries.filter(|(_, entry)| !is_over(entry)) {
+        for (at, entry) in entries.filter(|(_, entry)| !is_over(entry) && !has(entry)) {
             let entry = InFlight {
                 place: entry.place,
                 count: None,
@@ -158,11 +159,19 @@ impl<L: Copy + Eq> Inbox<L> {
             };
             given.push((at, own.give(entry)));
         }
+        own.copied = copied;
         let entries = given.iter().map(|(at, _)| &page.entries[*at]);
-        let is_of_account = |entry: &&Entry| !is_of_list && entry.to.is_for_account;
-        let of_account = entries.clone().filter(is_of_account);
+        // What it has as a copy is delivered with the page.
+        let is_of_account =
+            |entry: &&Entry| !is_of_list && entry.to.is_for_account && !is_over(entry);
+        let of_account = page.entries.iter().filter(is_of_account);
+        let is_full = page.entries.len() >= self.limits.page;
+        let through = match is_full && bugs::is("session_page_is_all") {
+            true => self.appended,
+            false => page.through,
+        };
         own.giving = Some(Box::new(Giving {
-            through: (!is_of_list).then_some(page.through),
+            through: (!is_of_list).then_some(through),
             is_of_backlog: reading.is_of_backlog,
             places: entries.map(|entry| entry.place).collect(),
             of_account: of_account.map(|entry| (entry.place, entry.bytes)).collect(),
@@ -220,6 +229,7 @@ impl<L: Copy + Eq> Inbox<L> {
             return;
         };
         own.advance(&giving);
+        own.forget_copies(giving.through.unwrap_or(Place::START));
         let mut of_account = (0, 0);
         if own.kind == Kind::Plain {
             of_account = giving.of_account_behind(self.account.mark);

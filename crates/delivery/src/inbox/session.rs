@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use super::types::{Few, Filter, Given, Kind, Link, RecoveredSession, SessionChange, TooHigh};
+use crate::bugs;
 use crate::limits::InboxLimits;
 use crate::outbox::ReadId;
 use crate::place::{Count, Place, SessionNumber};
@@ -104,6 +105,9 @@ pub(crate) struct Session<L> {
     /// Entries for the account up to here may not name the session although it was to be given
     /// them.
     pub(crate) began: Place,
+    /// Entries for the account that one without stream management has as copies, while it takes
+    /// none: its backlog gives them to it no more. In their order.
+    pub(crate) copied: VecDeque<Place>,
     /// Stanzas written to it.
     pub(crate) written: Count,
     /// Entries of the log that wait for a commit: the last ones in flight.
@@ -136,6 +140,7 @@ impl<L: Copy + Eq> Session<L> {
             taking: Taking::Never,
             backlog: None,
             began: Place::START,
+            copied: VecDeque::new(),
             written: Count::default(),
             pending_entries: 0,
             pending_others: 0,
@@ -182,6 +187,7 @@ impl<L: Copy + Eq> Session<L> {
             backlog,
             // Its list may have entries for the account that do not name it.
             began: tail,
+            copied: VecDeque::new(),
             written: Count::default(),
             pending_entries: 0,
             pending_others: 0,
@@ -228,7 +234,8 @@ impl<L: Copy + Eq> Session<L> {
 
     /// How many more entries fit into its window; none if what is in flight is too much already.
     pub(crate) fn room(&self, limits: &InboxLimits) -> usize {
-        if self.flight_bytes >= limits.window_bytes {
+        let more = usize::from(bugs::is("bytes_take_one_more"));
+        if self.flight_bytes >= limits.window_bytes + more {
             return 0;
         }
         limits.window.saturating_sub(self.flight.len())
@@ -275,6 +282,27 @@ impl<L: Copy + Eq> Session<L> {
         });
         self.began = appended;
         self.reading = None;
+    }
+
+    /// An entry that is still for the account is written to one that has no counts, as a copy. Of
+    /// more than a window the first ones are forgotten, and would come again.
+    pub(crate) fn has_copy(&mut self, place: Place, limits: &InboxLimits) {
+        if self.copied.len() >= limits.window {
+            self.copied.pop_front();
+        }
+        self.copied.push_back(place);
+    }
+
+    /// Everything up to a place was given to it, or is nobody's any more.
+    pub(crate) fn forget_copies(&mut self, through: Place) {
+        while self
+            .copied
+            .pop_front_if(|place| *place <= through)
+            .is_some()
+        {}
+        if self.copied.is_empty() {
+            self.copied = VecDeque::new();
+        }
     }
 
     /// An entry for the account is appended behind `before`, and is read when its turn comes,
@@ -416,7 +444,7 @@ impl<L: Copy + Eq> Session<L> {
         let mut counts = counts.into_iter();
         for entry in &mut self.flight {
             let count = counts.next();
-            self.is_list_due |= entry.count != count;
+            self.is_list_due |= entry.count != count && !bugs::is("renumbered_is_not_recorded");
             entry.count = count;
         }
         self.written = sent;
@@ -467,6 +495,7 @@ impl<L: Copy + Eq> Session<L> {
         self.opened = self.opened.min(tail);
         self.began = self.began.min(tail);
         self.read = self.read.min(tail);
+        self.copied.retain(|place| *place <= tail);
         self.reading = None;
         if let Taking::Until(until) = &mut self.taking {
             *until = (*until).min(tail);

@@ -87,9 +87,13 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
         if self.reading == Some(id) {
             self.reading = None;
             return match page {
-                Some(page) => self.common_page(page, now, wall),
+                Some(page) => {
+                    self.unread = 0;
+                    self.common_page(page, now, wall)
+                }
                 None => {
-                    self.read_again = Some(now + self.limits.retry_min);
+                    self.unread = self.unread.saturating_add(1);
+                    self.read_again = Some(now + self.limits.pause(self.unread));
                     Vec::new()
                 }
             };

@@ -463,13 +463,15 @@ impl Lagging {
 
     /// An entry was not taken. What is in front of it may have been, and nothing behind it: a
     /// recipient takes none without the one in front. If the destination itself says so, it has
-    /// seen all earlier copies too.
+    /// seen all earlier copies too. Otherwise one of those may have been taken all the same, and
+    /// then what was handed over behind this copy may have been as well.
     pub(super) fn refused(&mut self, place: Place, why: Refusal) {
         let in_front = place.before();
-        self.doubt_through = if why.is_authoritative() {
-            in_front
-        } else {
-            self.doubt_through.max(in_front)
+        let last = self.flights().last().map(|last| last.place);
+        self.doubt_through = match last {
+            _ if why.is_authoritative() => in_front,
+            Some(last) if place <= self.doubt_through => self.doubt_through.max(last),
+            _ => self.doubt_through.max(in_front),
         };
     }
 

@@ -217,6 +217,10 @@ fn what_is_too_old_for_who_is_away_is_tried_and_comes_back() {
         let [(0, over)] = over[..] else {
             break;
         };
+        assert!(
+            attempts < limits.give_up_attempts_min,
+            "it never comes back"
+        );
         attempts += 1;
         let refused = (place(1), over.attempt);
         outbox.handle_refused(1, refused, Refusal::Away, None, now);

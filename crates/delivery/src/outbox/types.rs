@@ -40,7 +40,8 @@ pub enum Refusal {
     Quarantined,
     /// The entry in front of it has not been taken.
     Early,
-    /// The destination crashed while it handled the entry.
+    /// The destination crashed while it handled the entry, which it had recognised as new: of one
+    /// that it has taken before it says nothing, or that it was taken.
     Crashed,
     /// The destination refuses it for good.
     Final,

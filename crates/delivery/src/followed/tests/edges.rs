@@ -167,6 +167,130 @@ fn a_copy_that_was_not_foreseen_ends_a_row() {
     assert_eq!(session.change(&ROOM).given, [(count(5), place(6))]);
 }
 
+/// The next copies of a row, none of which is written yet: which of them have a record.
+fn given(session: &mut Followed<&'static str>, numbers: std::ops::RangeInclusive<u64>) -> Vec<u64> {
+    let has_record = |number: &u64| {
+        let copy = (place(*number), place(number - 1));
+        session.copy(&ROOM, copy, Some(count(*number as u32))) == GIVEN
+    };
+    numbers.filter(has_record).collect()
+}
+
+/// What waits in a row does not depend on a record behind the one that is committed, and nothing
+/// else is written while a record may have its count.
+#[test]
+fn a_row_depends_on_the_record_that_says_it_ahead() {
+    let mut session = following(&[ROOM], 0, true);
+    assert_eq!(given(&mut session, 1..=3), [1, 2, 3]);
+    assert_eq!((session.founded(), session.is_ahead()), (0, false));
+    assert_eq!(given(&mut session, 4..=5), [4]);
+    for written in 1..=3 {
+        assert_eq!((session.founded(), session.is_ahead()), (0, true));
+        session.sent();
+        assert!(session.has_in_flight(), "{written} are written");
+    }
+    assert_eq!(session.founded(), 0, "the fourth has a record of its own");
+    session.sent();
+    assert_eq!((session.founded(), session.is_ahead()), (1, true));
+    assert_eq!(given(&mut session, 6..=8), [8]);
+    assert_eq!((session.founded(), session.is_ahead()), (3, true));
+    let said = [5, 8, 9, 15, 16].map(|number| session.has_said(count(number)));
+    assert_eq!(said, [false, false, true, true, false]);
+}
+
+/// A row ends: it is not known what of it is recorded if something is said ahead, or was while what
+/// is not written could still be refused.
+#[test]
+fn a_row_that_ends_leaves_a_doubt_while_something_waits() {
+    let ended = |session: &Followed<&'static str>| {
+        let mut session = session.clone();
+        (session.cut(), session.is_unsure())
+    };
+    let mut session = following(&[ROOM, OTHER], 0, true);
+    given(&mut session, 1..=3);
+    assert_eq!(ended(&session), (None, false), "nothing was said");
+    // The eighth says nothing: it is not known that what the fourth said is committed.
+    assert_eq!(given(&mut session, 4..=8), [4, 8]);
+    assert_eq!(ended(&session), (None, true));
+    (1..=7).for_each(|_| session.sent());
+    assert!(!session.is_ahead(), "all that was said is written");
+    assert_eq!(ended(&session), (None, true));
+    session.sent();
+    assert_eq!(ended(&session), (None, false));
+    assert_eq!(given(&mut session, 9..=9), [9]);
+    assert_eq!(ended(&session), (Some(ROOM), true));
+}
+
+/// Who leaves a room takes back what was said of it, and of no other.
+#[test]
+fn who_leaves_a_room_ends_its_row_alone() {
+    let mut session = following(&[ROOM, OTHER], 0, true);
+    assert_eq!(recorded_of(&mut session, 1..=4), 4);
+    assert!(session.leave(&OTHER) && session.has_said(count(5)));
+    assert!(session.leave(&ROOM) && !session.has_said(count(5)));
+}
+
+/// An append fails while copies of a row wait that an earlier record said ahead. They are taken
+/// back, but the record stays: it still names their counts, with the places that it always had.
+#[test]
+fn what_a_committed_record_says_ahead_outlives_an_append_that_failed() {
+    let mut session = following(&[ROOM], 0, true);
+    assert_eq!(recorded_of(&mut session, 1..=4), 4);
+    assert_eq!(given(&mut session, 5..=6), [], "both were said ahead");
+    session.failed(at(0));
+    assert_eq!(session.in_flight().count(), 0);
+    let said = [5, 6, 7].map(|n| (count(n), place(n.into())));
+    assert_eq!(session.change(&ROOM).given, said);
+    let said = [4, 5, 7, 8].map(|number| session.has_said(count(number)));
+    assert_eq!(said, [false, true, true, false]);
+    assert_eq!(session.cut(), Some(ROOM));
+}
+
+/// An append fails that has all of a row, with what the row said ahead, and maybe a copy in front
+/// of it: nothing is recorded of the row, so that anything may have its counts.
+#[test]
+fn of_a_row_that_failed_nothing_is_said() {
+    for (has_copy_in_front, last) in [(false, 3), (false, 5), (true, 3), (true, 5)] {
+        let mut session = following(&[OTHER, ROOM], 0, true);
+        if has_copy_in_front {
+            let copied = session.copy(&OTHER, (place(1), place(0)), Some(count(0)));
+            assert_eq!(copied, GIVEN);
+        }
+        given(&mut session, 1..=last);
+        session.failed(at(0));
+        assert!(!session.is_ahead() && !session.has_said(count(1)));
+        assert_eq!((session.cut(), session.is_unsure()), (None, false));
+    }
+}
+
+/// A client that resumes makes a room's record void if that says counts behind what the client
+/// has: they are given out anew. Of other rooms, and of what the client has, nothing is void.
+#[test]
+fn a_resumption_voids_what_was_said_behind_it() {
+    for (last, voids_room) in [(3, false), (4, true), (6, true), (7, false)] {
+        let mut session = following(&[OTHER, ROOM], 0, true);
+        recorded_of(&mut session, 1..=last);
+        let void = session.resume(count(last));
+        let wanted: &[&str] = if voids_room { &[ROOM] } else { &[] };
+        assert_eq!(void, wanted, "{last}");
+    }
+}
+
+/// A client hears early that it should say what it has: when half of its window is full.
+#[test]
+fn a_client_is_asked_at_half_of_its_window() {
+    for (window, half) in [(1, 1), (6, 3), (7, 4)] {
+        let mut session = Followed::new(limits(window, 1));
+        session.follow(ROOM, place(0), true);
+        for number in 1..=window as u64 {
+            let is_half = number > half;
+            assert_eq!(session.should_ask(), is_half, "{number} of {window}");
+            given(&mut session, number..=number);
+        }
+        assert!(session.should_ask());
+    }
+}
+
 /// What was said ahead is read in the log after a kill, from the first that was not written; and
 /// the log is not taken to go as far.
 #[test]

@@ -40,6 +40,20 @@ fn so_many_sessions_may_be_managed() {
     assert!(!may(2, leave) && may(3, leave));
 }
 
+/// A session was there for what was appended after it began. If those appends fail, what comes in
+/// their places comes after it too; nobody was there who is not known.
+#[test]
+fn a_session_was_there_for_what_came_after_it() {
+    let was_there =
+        |inbox: &Inbox<u8>| [5, 6, 7].map(|number| inbox.was_there(OTHER, place(number)));
+    let mut inbox = inbox();
+    assert_eq!(was_there(&inbox), [false, false, false]);
+    inbox.open(OTHER, Kind::Managed, 2);
+    assert_eq!(was_there(&inbox), [false, false, true]);
+    inbox.failed(place(5), (place(5), (0, 0)), Moment::ZERO);
+    assert_eq!(was_there(&inbox), [false, true, true]);
+}
+
 /// A session that ends leaves something if the log goes further than what it has; else its record
 /// goes.
 #[test]
@@ -149,6 +163,26 @@ fn an_acknowledgement_moves_the_mark() {
         Ok(()),
         "it is gone"
     );
+}
+
+/// A mark that follows from what sessions acknowledged is recorded once it is `mark_every` places
+/// ahead of what is recorded, and as it is: what is behind it still waits.
+#[test]
+fn a_mark_that_is_far_ahead_is_recorded_as_it_is() {
+    let recorded = |ahead: u64| {
+        let mut inbox = inbox();
+        let mut limits = limits();
+        limits.mark_every = 2;
+        inbox.limits = Arc::new(limits);
+        (inbox.account.last, inbox.appended) = (place(9), place(9));
+        (inbox.account.mark, inbox.account.recorded) = (place(8), place(8 - ahead));
+        inbox.account.has_changed = false;
+        phone(&mut inbox).is_ack_due = true;
+        let changes = inbox.take_changes().expect("something is acknowledged");
+        changes.account.map(|account| account.mark)
+    };
+    let far = Some(place(8));
+    assert_eq!([1, 2, 3].map(recorded), [None, far, far]);
 }
 
 /// A mark that nothing recorded says anything of is recorded: that of a client which counts

@@ -110,6 +110,52 @@ fn a_page_for_a_client_that_counts_nothing_is_delivered() {
     assert!(phone(&mut inbox).flight.is_empty());
 }
 
+/// Behind a full page the log may go on: the session has what the page has, and no more.
+#[test]
+fn behind_a_full_page_there_may_be_more() {
+    let (mut inbox, id) = behind();
+    inbox.appended = place(7);
+    let full = page(vec![entry(5, true, &[PHONE]), entry(6, true, &[PHONE])], 6);
+    let phone_reads = Consumer::Session(PHONE);
+    let given = inbox.handle_page(id, phone_reads, Some(&full), Moment::ZERO);
+    assert_eq!(given.map(|given| given.len()), Some(inbox.limits.page));
+    inbox.page_committed(phone_reads);
+    assert_eq!(phone(&mut inbox).read, place(6));
+    assert!(!inbox.has_caught_up(PHONE));
+}
+
+/// What comes while a window is full, of messages or of bytes, is not passed over: it is read as
+/// soon as an acknowledgement makes room.
+#[test]
+fn what_comes_while_a_window_is_full_is_read_later() {
+    for (bytes, fit) in [(1, 2), (1_000, 1)] {
+        let mut inbox = inbox();
+        let arrive = |inbox: &mut Inbox<u8>, number| {
+            let to = Recipients {
+                addressee: Addressee::Session(PHONE),
+                ..Recipients::default()
+            };
+            let (_, given) = inbox.append(place(number), to, bytes);
+            given.to_vec()
+        };
+        for count in 1..=fit {
+            let given = arrive(&mut inbox, 6 + u64::from(count));
+            assert_eq!(given, [(PHONE, Given::Numbered(Count::new(count)))]);
+            inbox.wrote(PHONE, true);
+        }
+        let last = 6 + u64::from(fit);
+        assert_eq!(arrive(&mut inbox, last + 1), [(PHONE, Given::Later)]);
+        assert_eq!(reads(&mut inbox), []);
+        let acknowledged = inbox.acknowledge(PHONE, Count::new(1));
+        acknowledged.expect("so much was written");
+        let [(_, consumer, Wanted::Log { after, through, .. })] = &reads(&mut inbox)[..] else {
+            panic!("it is read");
+        };
+        assert_eq!(*consumer, Consumer::Session(PHONE));
+        assert_eq!((*after, *through), (place(last), place(last + 1)));
+    }
+}
+
 /// What somebody else has acknowledged since the page was asked for is passed over, unless it names
 /// the session. With nothing left nothing is recorded, and it reads on.
 #[test]

@@ -215,6 +215,14 @@ fn what_becomes_of_a_page() {
     own.crashes = Some((place(4), limits.crashes_max));
     let decided = decide(&mut own, &page(&[2, 4], 6));
     assert!(matches!(decided, Step::HandOver(over) if over.len() == 1));
+    // Behind a full page there may be more: the next one begins where it ends.
+    let mut own = new();
+    let last = 1 + u64::from(limits.page);
+    let full: Vec<u64> = (2..=last).collect();
+    let now = (place(last + 5), Moment::ZERO, Timestamp::from_millis(0));
+    let decided = own.page(&page(&full, last), &limits, &mut Attempt::default(), now);
+    assert!(matches!(decided, Step::HandOver(over) if over.len() == full.len()));
+    assert_eq!(own.read_through, place(last));
 }
 
 #[test]
@@ -227,20 +235,25 @@ fn what_is_noted_is_counted_once() {
     }
 }
 
-/// What is in front of a refused entry may have been taken; if its recipient says so itself, it is
-/// known that nothing behind that was.
+/// What is in front of a refused entry may have been taken, and what is behind it if an earlier
+/// copy of it may have been; if its recipient says so itself, it is known that nothing behind that
+/// was.
 #[test]
 fn a_refusal_says_what_was_taken() {
-    for (why, before, after) in [
-        (Refusal::Full, 0, 2),
-        (Refusal::Full, 9, 9),
-        (Refusal::Early, 9, 2),
-        (Refusal::Early, 0, 2),
+    for (at, why, before, after) in [
+        (3, Refusal::Full, 0, 2),
+        (3, Refusal::Full, 9, 9),
+        (3, Refusal::Early, 9, 2),
+        (3, Refusal::Early, 0, 2),
+        (2, Refusal::Full, 1, 1),
+        (2, Refusal::Full, 2, 3),
+        (2, Refusal::Full, 9, 9),
+        (2, Refusal::Early, 2, 1),
     ] {
         let mut own = handed();
         own.doubt_through = place(before);
-        own.refused(place(3), why);
-        assert_eq!(own.doubt_through, place(after), "{why:?} {before}");
+        own.refused(place(at), why);
+        assert_eq!(own.doubt_through, place(after), "{at} {why:?} {before}");
     }
 }
 
@@ -249,4 +262,17 @@ fn crashes_are_counted_for_each_entry() {
     let mut own = handed();
     assert_eq!((own.crashed(place(2)), own.crashed(place(2))), (1, 2));
     assert_eq!((own.crashed(place(3)), own.crashed(place(2))), (1, 1));
+}
+
+/// Once an entry is settled, nobody asks how often the destination crashed at it.
+#[test]
+fn crashes_at_what_is_settled_are_forgotten() {
+    for (at, crashes) in [(2, None), (3, Some((place(3), 1)))] {
+        let mut own = handed();
+        own.crashed(place(at));
+        assert!(own.take(place(2)));
+        let settled = own.settle(place(2), &OutboxLimits::default(), Moment::ZERO);
+        assert_eq!(settled, 1);
+        assert_eq!(own.crashes, crashes, "{at}");
+    }
 }

@@ -81,6 +81,45 @@ fn the_log_is_read_on_one_page_at_a_time() {
     assert_eq!((effects(&mut outbox).len(), outbox.deadline()), (1, None));
 }
 
+/// A log that cannot be read is tried again after pauses that double up to their bound, so that a
+/// store in trouble is not asked four times a second by each sender; once it can be read, the next
+/// failure is a first one.
+#[test]
+fn pauses_of_a_log_that_cannot_be_read_double() {
+    let second = Duration::from_secs(1);
+    let limits = OutboxLimits {
+        retry_min: second,
+        retry_max: second * 4,
+        ..OutboxLimits::default()
+    };
+    let marks = (place(2), place(6));
+    let mut outbox = Sender::recover(limits, Attempt::default(), marks, 2, []);
+    let read = |outbox: &mut Sender| match effects(outbox)[..] {
+        [Effect::Read { id, .. }] => id,
+        _ => panic!("it is read"),
+    };
+    let wall = Timestamp::from_millis(0);
+    let mut now = Moment::ZERO;
+    let mut fail = |outbox: &mut Sender| {
+        let id = read(outbox);
+        outbox.handle_page(id, None, now, wall);
+        let due = outbox.deadline().expect("it is tried again");
+        let pause = due.saturating_since(now);
+        now = due;
+        outbox.handle_timeout(now);
+        pause
+    };
+    let pauses = [1, 2, 4, 4].map(|seconds| second * seconds);
+    assert_eq!([(); 4].map(|()| fail(&mut outbox)), pauses);
+    let half = Page {
+        entries: Vec::new(),
+        through: place(4),
+    };
+    let id = read(&mut outbox);
+    outbox.handle_page(id, Some(&half), Moment::ZERO, wall);
+    assert_eq!(fail(&mut outbox), second);
+}
+
 /// What is refused for good comes back if it is the first that is in flight; so does one at which
 /// its recipient crashed as often as it may. All else is tried again.
 #[test]

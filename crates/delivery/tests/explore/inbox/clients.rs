@@ -2,7 +2,7 @@
 
 use delivery::{Given, Kind, Link, Place, Recipients, SessionNumber};
 
-use super::world::{Device, Logged, Record, State, StoredSessionParts, Then, World};
+use super::world::{Device, ENTRY_BYTES, Logged, Record, State, StoredSessionParts, Then, World};
 
 impl State {
     pub(crate) fn login(&mut self, world: &World, device: usize) {
@@ -20,6 +20,9 @@ impl State {
             ..Device::default()
         };
         self.inbox.open(session, kind, conn);
+        if self.inbox.managed() > world.limits.sessions_max {
+            self.wrong = Some("more sessions are managed than may be");
+        }
         if kind == Kind::Managed {
             let tail = self.tail();
             let parts = StoredSessionParts {
@@ -32,11 +35,11 @@ impl State {
         self.begin_taking(session, true);
     }
 
-    pub(crate) fn arrive(&mut self, to: Recipients) {
+    pub(crate) fn arrive(&mut self, world: &World, to: Recipients) {
         let place = Place::new(self.next);
         self.next += 1;
-        let changes = self.inbox.take_changes().map(Record::Changes);
-        let (to, given) = self.inbox.append(place, to, 1);
+        let changes = self.take_changes(world);
+        let (to, given) = self.inbox.append(place, to, ENTRY_BYTES);
         let counts = given.iter().filter_map(|(session, given)| match given {
             Given::Numbered(count) => Some((*session, *count)),
             Given::Uncounted | Given::Later => None,
@@ -44,17 +47,32 @@ impl State {
         let counts = counts.collect();
         let mut then = Vec::new();
         for (session, given) in given {
-            match given {
-                Given::Later => {
-                    let attached = matches!(self.inbox.link(session), Some(Link::Attached(_)));
-                    self.seen.window_full |= attached;
-                }
-                _ => then.push(Then::Write(session, place, given)),
+            self.note_window(world, session, given);
+            if given != Given::Later {
+                then.push(Then::Write(session, place, given));
             }
         }
         let entry = Record::Entry(Logged { place, to, counts });
         self.append(changes.into_iter().chain([entry]).collect(), then);
         self.poll();
+    }
+
+    /// Notes at which bound of its window a session is not given an entry that is being appended.
+    /// One that is given is within both bounds.
+    fn note_window(&mut self, world: &World, session: SessionNumber, given: Given) {
+        let is_given = matches!(given, Given::Numbered(_));
+        let before = self.inbox.in_flight(session) - usize::from(is_given);
+        let bytes = before * ENTRY_BYTES as usize;
+        let of_messages = before >= world.limits.window;
+        let of_bytes = bytes >= world.limits.window_bytes;
+        if is_given && (of_messages || of_bytes) {
+            self.wrong = Some("an entry is given to a session whose window is full");
+        }
+        let is_attached = matches!(self.inbox.link(session), Some(Link::Attached(_)));
+        if given == Given::Later && is_attached {
+            self.seen.window_full |= of_messages && !of_bytes;
+            self.seen.bytes_full |= of_bytes && !of_messages;
+        }
     }
 
     pub(crate) fn unlogged(&mut self, device: usize) {
@@ -154,7 +172,7 @@ impl State {
         self.poll();
     }
 
-    pub(crate) fn change_mind(&mut self, device: usize) {
+    pub(crate) fn change_mind(&mut self, world: &World, device: usize) {
         let Some(session) = self.devices[device].session else {
             return;
         };
@@ -168,7 +186,7 @@ impl State {
         let was_taker = last.or_else(|| stored.map(|(_, own)| own.is_taker));
         let is_taker = was_taker == Some(false);
         self.inbox.set_taker(session, is_taker);
-        let changes = self.inbox.take_changes().map(Record::Changes);
+        let changes = self.take_changes(world);
         let mut records = vec![Record::Taker(session, is_taker)];
         records.extend(changes);
         self.append(records, Vec::new());

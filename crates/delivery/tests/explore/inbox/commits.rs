@@ -9,10 +9,10 @@ use delivery::{
     StoredEntry, StoredSession,
 };
 
-use super::world::{Conn, NOW, Record, State, Stored, Then, World};
+use super::world::{Conn, ENTRY_BYTES, NOW, Record, State, Stored, Then, World};
 
 impl State {
-    pub(super) fn apply(&mut self, records: &[Record]) {
+    pub(crate) fn apply(&mut self, records: &[Record]) {
         for record in records {
             match record {
                 Record::Entry(entry) => {
@@ -64,12 +64,40 @@ impl State {
             }
         }
         self.next = self.tail().number() + 1;
-        let stored = (self.stored.mark, (self.stored.waiting, self.stored.waiting));
-        self.inbox.failed(self.tail(), stored, NOW);
+        let waiting = self.stored.waiting;
+        let waiting = (waiting, waiting * u64::from(ENTRY_BYTES));
+        self.inbox
+            .failed(self.tail(), (self.stored.mark, waiting), NOW);
         for then in kept {
             self.perform(then);
         }
         self.poll();
+    }
+
+    /// Takes what is to be recorded with the next append. If the account's mark is `mark_every`
+    /// places ahead of what is recorded, it must be part of that. After a restart nothing is
+    /// checked: then the inbox may count from a later mark than the store has.
+    pub(super) fn take_changes(&mut self, world: &World) -> Option<Record> {
+        let recorded = self.recorded_mark();
+        let changes = self.inbox.take_changes()?;
+        let ahead = (self.inbox.mark().number()).saturating_sub(recorded.number());
+        if ahead >= world.limits.mark_every && !world.restarts() {
+            self.seen.mark_far = true;
+            if changes.account.is_none() {
+                self.wrong = Some("a mark is far ahead of what is recorded, and is not recorded");
+            }
+        }
+        Some(Record::Changes(changes))
+    }
+
+    /// The account's mark, as it is recorded once all appends are committed.
+    fn recorded_mark(&self) -> Place {
+        let records = self.appends.iter().flat_map(|append| &append.records);
+        let mut marks = records.filter_map(|record| match record {
+            Record::Changes(changes) => changes.account.as_ref().map(|account| account.mark),
+            Record::Entry(_) | Record::Taker(..) => None,
+        });
+        marks.next_back().unwrap_or(self.stored.mark)
     }
 
     /// The server ends; its log, and what clients have, is all that is left.
@@ -141,6 +169,9 @@ impl State {
         self.seen.listed |= self.inbox.listed() > 0;
         let is_full = self.inbox.listed() >= world.limits.listed_max;
         self.seen.list_full |= is_full && self.inbox.has_left();
+        if self.inbox.listed() > world.limits.listed_max {
+            self.wrong = Some("the list is longer than it may be");
+        }
     }
 }
 
@@ -218,7 +249,7 @@ impl Stored {
         for entry in self.entries.iter().filter(|entry| entry.place > floor) {
             recovery.note(StoredEntry {
                 place: entry.place,
-                bytes: 1,
+                bytes: ENTRY_BYTES,
                 to: &entry.to,
                 counts: &entry.counts,
             });

@@ -4,10 +4,10 @@
 
 mod clients;
 mod commits;
-mod rules;
+pub(crate) mod rules;
 mod server;
 mod steps;
-mod world;
+pub(crate) mod world;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,20 +16,26 @@ use delivery::InboxLimits;
 
 use crate::reached::Reached;
 use crate::worlds;
-use world::{Budget, Seen, World};
+use world::{Budget, ENTRY_BYTES, Seen, World};
 
-/// Bounds so small that every one of them is reached. Time stands still: whatever may be due, is.
-fn world(window: usize, budget: Budget) -> World {
-    let limits = InboxLimits {
+/// Bounds so small that every one of them is reached, but for that of bytes, which
+/// [`a_window_of_bytes`] alone reaches: it would hide that of messages. Time stands still: whatever
+/// may be due, is.
+pub(crate) fn limits(window: usize) -> InboxLimits {
+    InboxLimits {
         window,
-        window_bytes: window,
+        window_bytes: 1_000,
         page: window,
         mark_every: 2,
         listed_max: 1,
         sessions_max: 2,
         retry_min: Duration::ZERO,
         retry_max: Duration::ZERO,
-    };
+    }
+}
+
+pub(crate) fn world(window: usize, budget: Budget) -> World {
+    let limits = limits(window);
     assert!(limits.is_sound());
     World {
         limits: Arc::new(limits),
@@ -43,18 +49,43 @@ fn world(window: usize, budget: Budget) -> World {
 }
 
 worlds! {
+    all of Seen::NAMES;
+
     waiting_and_windows: world(1, Budget {
         messages: 3,
         logins: 1,
         failed_reads: 1,
         ..Budget::default()
     }), [
-        "a window is full",
+        "a window is full of messages",
         "a page is read",
+        "a page is full",
         "a session is given what waited",
         "a page cannot be read",
         "the account's mark moves",
     ];
+
+    a_window_of_bytes: World {
+        limits: Arc::new(InboxLimits {
+            window: 3,
+            window_bytes: ENTRY_BYTES as usize,
+            page: 2,
+            ..limits(1)
+        }),
+        ..world(1, Budget {
+            messages: 4,
+            logins: 1,
+            failed_reads: 1,
+            ..Budget::default()
+        })
+    }, ["a window is full of bytes", "a page is read", "a page is full"];
+
+    a_mark_that_is_far_ahead: world(1, Budget {
+        messages: 3,
+        logins: 1,
+        ends: 1,
+        ..Budget::default()
+    }), ["the account's mark is far ahead of what is recorded"];
 
     links_that_break: world(1, Budget {
         messages: 2,
@@ -95,6 +126,13 @@ worlds! {
         ..Budget::default()
     }), ["an entry is put on the list", "an entry of the list is given", "a session finds no room"];
 
+    a_list_that_is_full: world(1, Budget {
+        addressed: 2,
+        logins: 2,
+        ends: 1,
+        ..Budget::default()
+    }), ["what ended sessions left is read", "the list is full", "an entry of the list is given"];
+
     #[ignore = "half a minute: make explore"]
     full_addresses_of_sessions_that_end: world(1, Budget {
         addressed: 2,
@@ -107,6 +145,16 @@ worlds! {
         "an entry of the list is given",
         "a session finds no room",
     ];
+
+    a_copy: World {
+        has_copies: true,
+        ..world(1, Budget {
+            addressed: 1,
+            logins: 2,
+            ends: 1,
+            ..Budget::default()
+        })
+    }, ["an ended session leaves what another has a copy of"];
 
     #[ignore = "ten seconds: make explore"]
     copies: World {
@@ -275,7 +323,7 @@ worlds! {
         ends: 1,
         lost_links: 1,
         ..Budget::default()
-    }), ["an entry is put on the list"];
+    }), ["an entry is put on the list", "a session that is gone is resumed"];
 
     a_list_for_two_devices: world(1, Budget {
         addressed: 1,

@@ -25,6 +25,7 @@ pub(crate) const ALWAYS: &[(&str, Rule)] = &[
         state.inbox.is_consistent()
     }),
     ("at rest, whoever is there has what he is owed", at_rest),
+    ("at rest, nobody waits for a resumption", nobody_asks),
 ];
 
 fn nothing_is_lost(_: &World, state: &State) -> bool {
@@ -64,19 +65,30 @@ fn in_order(world: &World, state: &State) -> bool {
     !is_strict || devices.all(|device| device.seen.is_sorted())
 }
 
-fn at_rest(world: &World, state: &State) -> bool {
+/// Whether nothing can happen any more but what somebody does.
+fn is_at_rest(world: &World, state: &State) -> bool {
     let mut steps = Vec::new();
     world.actions(state, &mut steps);
-    let goes_on = |step: &Step| {
-        let is_inner = matches!(
+    let is_inner = |step: &Step| {
+        matches!(
             step,
             Step::Commit | Step::Record | Step::Perform | Step::TimeOut | Step::Receive(_)
-        );
-        is_inner
-            || matches!(step, Step::Acknowledge(_))
-                && world.next_state(state, step.clone()).is_some()
+        )
     };
-    if state.wrong.is_some() || steps.iter().any(goes_on) {
+    // Whether an acknowledgement says anything is known only once it is tried.
+    let says_something = |step: &Step| {
+        matches!(step, Step::Acknowledge(_)) && world.next_state(state, step.clone()).is_some()
+    };
+    state.wrong.is_none() && !steps.iter().any(is_inner) && !steps.iter().any(says_something)
+}
+
+fn nobody_asks(world: &World, state: &State) -> bool {
+    let mut devices = state.devices.iter();
+    devices.all(|device| device.asked.is_empty()) || !is_at_rest(world, state)
+}
+
+fn at_rest(world: &World, state: &State) -> bool {
+    if !is_at_rest(world, state) {
         return true;
     }
     let mut devices = state.devices.iter().filter(|device| device.conn.is_some());

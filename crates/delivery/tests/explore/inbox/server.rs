@@ -6,7 +6,7 @@ use delivery::{
     SessionNumber, Wanted,
 };
 
-use super::world::{Append, Conn, Device, Logged, NOW, Record, State, Then, World};
+use super::world::{Append, Conn, Device, ENTRY_BYTES, Logged, NOW, Record, State, Then, World};
 
 impl Device {
     /// Everything that its connection was written has this count, or a lower one.
@@ -142,7 +142,7 @@ impl State {
             Effect::Fail { link, why } => {
                 match why {
                     Failure::Conflict => self.seen.conflict = true,
-                    Failure::Unknown => {}
+                    Failure::Unknown => self.seen.unknown = true,
                     Failure::Unread => self.seen.not_resumed = true,
                 }
                 let mut devices = self.devices.iter_mut();
@@ -174,7 +174,7 @@ impl State {
                 wanted,
             }) => {
                 let page = is_readable.then(|| self.page(&wanted));
-                self.note_page(consumer, &wanted, page.as_ref());
+                self.note_page(world, consumer, &wanted, page.as_ref());
                 let given = self.inbox.handle_page(id, consumer, page.as_ref(), NOW);
                 self.seen.read_again |= !is_readable;
                 if let (Some(given), Some(page)) = (given, page) {
@@ -197,7 +197,7 @@ impl State {
             let rest = self.inbox.unacknowledged(session, device.written());
             let rest = rest.map(|(count, place)| (count.unwrap_or_default(), place));
             let adopted = Then::Adopted(session, link, rest.collect());
-            let records = self.inbox.take_changes().map(Record::Changes);
+            let records = self.take_changes(world);
             return self.append(records.into_iter().collect(), vec![adopted]);
         }
         let mut devices = self.devices.iter();
@@ -227,7 +227,7 @@ impl State {
             Ok(true) => {
                 self.note_acked(session);
                 self.seen.renumbered |= before.is_some_and(|before| before != counts);
-                let records = self.inbox.take_changes().map(Record::Changes);
+                let records = self.take_changes(world);
                 let places = again.into_iter().map(|(_, place)| place);
                 let again = counts.into_iter().zip(places).collect();
                 let resumed = Then::Resumed(session, link, again);
@@ -251,9 +251,17 @@ impl State {
         })
     }
 
-    pub(super) fn note_page(&mut self, consumer: Consumer, wanted: &Wanted, page: Option<&Page>) {
+    fn note_page(
+        &mut self,
+        world: &World,
+        consumer: Consumer,
+        wanted: &Wanted,
+        page: Option<&Page>,
+    ) {
         let Some(page) = page else { return };
+        self.seen.page_full |= page.entries.len() == world.limits.page;
         let Consumer::Session(session) = consumer else {
+            self.seen.ended_read = true;
             let names = |entry: &Entry| entry.to.sessions.len() > 1;
             self.seen.held_copy |= page.entries.iter().any(names);
             return;
@@ -274,8 +282,7 @@ impl State {
         given: &[(usize, Given)],
         page: &Page,
     ) {
-        let changes = self.inbox.take_changes();
-        let records = changes.map(Record::Changes).into_iter().collect();
+        let records = self.take_changes(world).into_iter().collect();
         let mut then = Vec::new();
         // One that ceases to take messages may have acknowledged more than the account's mark says.
         let is_exact = world.budget.changes_of_mind == 0;
@@ -320,7 +327,7 @@ impl State {
     pub(super) fn page(&self, wanted: &Wanted) -> Page {
         let entry = |own: &Logged| Entry {
             place: own.place,
-            bytes: 1,
+            bytes: ENTRY_BYTES,
             to: own.to.clone(),
         };
         match wanted {

@@ -4,7 +4,7 @@ use delivery::{Addressee, Few, Kind, Recipients, SessionNumber};
 use stateright::{Model, Property};
 
 use super::rules;
-use super::world::{Seen, State, Step, World};
+use super::world::{NOW, Record, Seen, State, Step, World};
 
 impl World {
     fn client_steps(&self, state: &State, steps: &mut Vec<Step>) {
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    fn arrives(&self, state: &mut State, device: Option<usize>) {
+    pub(crate) fn arrives(&self, state: &mut State, device: Option<usize>) {
         let session = device.and_then(|device| state.devices[device].session);
         let mut to = Recipients {
             is_for_account: session.is_none(),
@@ -62,7 +62,71 @@ impl World {
             let others: Few<SessionNumber> = others.filter(|own| Some(*own) != session).collect();
             to.sessions = others;
         }
-        state.arrive(to);
+        state.arrive(self, to);
+    }
+}
+
+impl State {
+    /// Takes a step off the budget.
+    pub(crate) fn spend(&mut self, step: &Step) {
+        let left = &mut self.left;
+        let spent = match step {
+            Step::Login(_) => Some(&mut left.logins),
+            Step::Arrive => Some(&mut left.messages),
+            Step::ArriveFor(_) => Some(&mut left.addressed),
+            Step::Unlogged(_) => Some(&mut left.unlogged),
+            Step::FailCommit => Some(&mut left.failed_commits),
+            Step::DoubtCommit => Some(&mut left.doubtful_commits),
+            Step::FailRead => Some(&mut left.failed_reads),
+            Step::LoseLink(_) => Some(&mut left.lost_links),
+            Step::Resume(device) => {
+                let own = &self.devices[*device];
+                let is_second = own.conn.is_some() || !own.asked.is_empty();
+                is_second.then_some(&mut left.second_resumptions)
+            }
+            Step::End(_) => Some(&mut left.ends),
+            Step::ChangeMind(_) => Some(&mut left.changes_of_mind),
+            Step::Kill => Some(&mut left.kills),
+            Step::Crash(_) => Some(&mut left.crashes),
+            _ => None,
+        };
+        if let Some(times) = spent {
+            *times -= 1;
+        }
+    }
+
+    /// Does a step. Nothing if there is nothing to do.
+    pub(crate) fn step(&mut self, world: &World, step: Step) -> Option<()> {
+        match step {
+            Step::Login(device) => self.login(world, device),
+            Step::Arrive => world.arrives(self, None),
+            Step::ArriveFor(device) => world.arrives(self, Some(device)),
+            Step::Unlogged(device) => self.unlogged(device),
+            Step::Commit => self.commit(),
+            Step::FailCommit => self.fail_commits(),
+            Step::DoubtCommit => self.in_doubt(world),
+            Step::Record => {
+                self.inbox.record_mark();
+                let changes = self.inbox.take_changes()?;
+                self.append(vec![Record::Changes(changes)], Vec::new());
+            }
+            Step::Perform => self.read(world, true),
+            Step::FailRead => self.read(world, false),
+            Step::TimeOut => {
+                self.inbox.handle_timeout(NOW);
+                self.poll();
+            }
+            Step::Receive(device) => self.receive(device),
+            Step::Acknowledge(device) => self.acknowledge(device),
+            Step::LoseLink(device) => self.lose_link(world, device),
+            Step::Resume(device) => self.resume(device),
+            Step::End(device) => self.end(device),
+            Step::Expire(session) => self.expire(session),
+            Step::ChangeMind(device) => self.change_mind(world, device),
+            Step::Kill => self.kill(world),
+            Step::Crash(committed) => self.crash(world, committed),
+        }
+        Some(())
     }
 }
 
@@ -115,81 +179,8 @@ impl Model for World {
 
     fn next_state(&self, last: &State, step: Step) -> Option<State> {
         let mut state = last.clone();
-        let left = &mut state.left;
-        match step {
-            Step::Login(device) => {
-                left.logins -= 1;
-                state.login(self, device);
-            }
-            Step::Arrive => {
-                left.messages -= 1;
-                self.arrives(&mut state, None);
-            }
-            Step::ArriveFor(device) => {
-                left.addressed -= 1;
-                self.arrives(&mut state, Some(device));
-            }
-            Step::Unlogged(device) => {
-                left.unlogged -= 1;
-                state.unlogged(device);
-            }
-            Step::Commit => state.commit(),
-            Step::FailCommit => {
-                left.failed_commits -= 1;
-                state.fail_commits();
-            }
-            Step::DoubtCommit => {
-                left.doubtful_commits -= 1;
-                state.in_doubt(self);
-            }
-            Step::Record => {
-                let changes = {
-                    state.inbox.record_mark();
-                    state.inbox.take_changes()?
-                };
-                let record = super::world::Record::Changes(changes);
-                state.append(vec![record], Vec::new());
-            }
-            Step::Perform => state.read(self, true),
-            Step::FailRead => {
-                left.failed_reads -= 1;
-                state.read(self, false);
-            }
-            Step::TimeOut => {
-                state.inbox.handle_timeout(super::world::NOW);
-                state.poll();
-            }
-            Step::Receive(device) => state.receive(device),
-            Step::Acknowledge(device) => state.acknowledge(device),
-            Step::LoseLink(device) => {
-                left.lost_links -= 1;
-                state.lose_link(self, device);
-            }
-            Step::Resume(device) => {
-                let own = &state.devices[device];
-                if own.conn.is_some() || !own.asked.is_empty() {
-                    state.left.second_resumptions -= 1;
-                }
-                state.resume(device);
-            }
-            Step::End(device) => {
-                left.ends -= 1;
-                state.end(device);
-            }
-            Step::Expire(session) => state.expire(session),
-            Step::ChangeMind(device) => {
-                left.changes_of_mind -= 1;
-                state.change_mind(device);
-            }
-            Step::Kill => {
-                left.kills -= 1;
-                state.kill(self);
-            }
-            Step::Crash(committed) => {
-                left.crashes -= 1;
-                state.crash(self, committed);
-            }
-        }
+        state.spend(&step);
+        state.step(self, step)?;
         state.note_bounds(self);
         state.settle_ids();
         self.reached.note(&state.seen.all());

@@ -14,6 +14,9 @@ use stdx::time::Moment;
 
 pub(crate) const NOW: Moment = Moment::ZERO;
 
+/// Bytes of every entry. There are more than one, so that bytes are not taken for entries.
+pub(crate) const ENTRY_BYTES: u32 = 10;
+
 /// A connection.
 pub(crate) type Conn = u8;
 
@@ -52,6 +55,14 @@ pub(crate) struct World {
     pub(crate) reached: Reached,
 }
 
+impl World {
+    /// Whether the inbox may be made anew from what is recorded.
+    pub(crate) fn restarts(&self) -> bool {
+        let budget = &self.budget;
+        budget.kills > 0 || budget.crashes > 0 || budget.doubtful_commits > 0
+    }
+}
+
 /// An entry as the store has it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Logged {
@@ -75,7 +86,7 @@ pub(crate) struct Stored {
 /// The parts of a [`StoredSession`] that have an order and a hash.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct StoredSessionParts {
-    pub(super) is_taker: bool,
+    pub(crate) is_taker: bool,
     pub(super) acked: Place,
     pub(super) void_through: Place,
     pub(super) numbered: Vec<(Option<Count>, Place)>,
@@ -125,9 +136,12 @@ pub(crate) struct Device {
 }
 
 seen! {
-    window_full: "a window is full",
+    window_full: "a window is full of messages",
+    bytes_full: "a window is full of bytes",
     page: "a page is read",
+    page_full: "a page is full",
     backlog: "a session is given what waited",
+    ended_read: "what ended sessions left is read",
     listed: "an entry is put on the list",
     list_full: "the list is full",
     list_read: "an entry of the list is given",
@@ -140,10 +154,12 @@ seen! {
     cut: "a link is cut by a resumption",
     conflict: "a resumption is overtaken by another",
     not_resumed: "a resumption fails",
+    unknown: "a session that is gone is resumed",
     page_failed: "a page fails to be recorded",
     read_again: "a page cannot be read",
     in_doubt: "a commit is in doubt",
     mark_moved: "the account's mark moves",
+    mark_far: "the account's mark is far ahead of what is recorded",
     plain: "an entry is written to a client that counts nothing",
     sessions_full: "a session finds no room",
 }

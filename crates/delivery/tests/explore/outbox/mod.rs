@@ -1,19 +1,20 @@
 //! Worlds of handing over: one sender, two recipients; commits that succeed, fail and are in doubt,
 //! refusals of every kind, silence, lost answers, crashes of the sender, of a recipient and of
-//! everybody. What may happen is `world.rs`, what must hold `rules.rs`.
+//! everybody. What there is is `world.rs`, what may happen `steps.rs`, what must hold `rules.rs`.
 
-mod rules;
-mod world;
+pub(crate) mod rules;
+pub(crate) mod steps;
+pub(crate) mod world;
 
 use std::time::Duration;
 
 use delivery::OutboxLimits;
 
 use crate::worlds;
-use world::{Budget, World};
+use world::{Budget, Seen, World};
 
 /// Bounds so small that every one of them is reached. Time stands still: whatever may be due, is.
-fn limits(window: usize, per_destination: u32) -> OutboxLimits {
+pub(crate) fn limits(window: usize, per_destination: u32) -> OutboxLimits {
     OutboxLimits {
         entries_max: 2 * per_destination,
         entries_per_destination_max: per_destination,
@@ -33,6 +34,8 @@ fn limits(window: usize, per_destination: u32) -> OutboxLimits {
 }
 
 worlds! {
+    all of Seen::NAMES;
+
     refusals_and_silence: World::new(limits(1, 2), Budget {
         messages: 2,
         refusals: 1,

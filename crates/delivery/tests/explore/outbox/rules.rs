@@ -78,12 +78,14 @@ fn bounds_hold(world: &World, state: &State) -> bool {
 }
 
 fn at_rest(world: &World, state: &State) -> bool {
+    let stored = &state.stored;
+    let is_settled = |entry| is_settled(stored, entry);
+    state.outbox.is_at_rest() && stored.entries.iter().all(is_settled) || may_go_on(world, state)
+}
+
+fn may_go_on(world: &World, state: &State) -> bool {
     let mut steps = Vec::new();
     world.actions(state, &mut steps);
-    let may_go_on = steps
-        .iter()
-        .any(|step| world.next_state(state, step.clone()).is_some());
-    let stored = &state.stored;
-    may_go_on
-        || state.outbox.is_at_rest() && stored.entries.iter().all(|entry| is_settled(stored, entry))
+    let mut steps = steps.into_iter();
+    steps.any(|step| world.next_state(state, step).is_some())
 }

@@ -1,6 +1,6 @@
 //! One sender with the shipped [`Outbox`], two recipients with the shipped [`Marks`], and between
-//! them mailboxes in order. Owns every step that the world may take, each as often as its
-//! [`Budget`] allows. What is durable outlives crashes; nothing else does.
+//! them mailboxes in order. What is durable outlives crashes; nothing else does. Which step may
+//! come next is in `steps.rs`.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,6 @@ use delivery::{
     Accept, Attempt, Changes, Effect, HandOver, Listed, Marks, Outbox, OutboxLimits, Page, Place,
     ReadId, Reason, Recognised, Refusal,
 };
-use stateright::{Model, Property};
 use stdx::time::{Moment, Timestamp};
 
 use super::rules;
@@ -19,8 +18,8 @@ pub(crate) type Dest = u8;
 /// Recipients.
 pub(crate) const DESTS: [Dest; 2] = [0, 1];
 
-const NOW: Moment = Moment::ZERO;
-const SENDER: u8 = 0;
+pub(crate) const NOW: Moment = Moment::ZERO;
+pub(crate) const SENDER: u8 = 0;
 
 /// How often what may happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -44,13 +43,13 @@ pub(crate) struct Budget {
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) limits: OutboxLimits,
-    budget: Budget,
+    pub(crate) budget: Budget,
     pub(crate) reached: Reached,
 }
 
 /// A record of the sender that is not committed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Append {
+pub(crate) enum Append {
     Entry(Place, Dest),
     Marks(Changes<Dest>),
     Error(Place, Dest, Reason<()>, Option<Changes<Dest>>),
@@ -66,13 +65,13 @@ pub(crate) struct Stored {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Parcel {
-    place: Place,
-    over: HandOver,
+pub(crate) struct Parcel {
+    pub(crate) place: Place,
+    pub(crate) over: HandOver,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Answer {
+pub(crate) enum Answer {
     Taken(Place),
     Refused(Place, Attempt, Refusal, bool),
 }
@@ -83,12 +82,12 @@ pub(crate) struct Recipient {
     /// What was taken and is durable, in the order of its log.
     pub(crate) taken: Vec<Place>,
     /// What was taken and is not committed.
-    taking: VecDeque<Place>,
-    marks: Marks<u8>,
-    mailbox: VecDeque<Parcel>,
+    pub(crate) taking: VecDeque<Place>,
+    pub(crate) marks: Marks<u8>,
+    pub(crate) mailbox: VecDeque<Parcel>,
     /// What waits on its way, and outlives every crash.
-    kept: VecDeque<Parcel>,
-    answers: VecDeque<Answer>,
+    pub(crate) kept: VecDeque<Parcel>,
+    pub(crate) answers: VecDeque<Answer>,
 }
 
 seen! {
@@ -114,39 +113,14 @@ seen! {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     pub(crate) outbox: Outbox<Dest, ()>,
-    effects: Vec<Effect<Dest, ()>>,
-    appends: VecDeque<Append>,
-    next: u64,
+    pub(crate) effects: Vec<Effect<Dest, ()>>,
+    pub(crate) appends: VecDeque<Append>,
+    pub(crate) next: u64,
     pub(crate) stored: Stored,
     pub(crate) recipients: [Recipient; 2],
-    is_old: bool,
-    left: Budget,
+    pub(crate) is_old: bool,
+    pub(crate) left: Budget,
     pub(crate) seen: Seen,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Step {
-    Accept(Dest),
-    Commit,
-    FailCommit,
-    DoubtCommit,
-    Record,
-    Perform(usize),
-    FailRead(usize),
-    TimeOut,
-    Drop(Dest),
-    Age,
-    Kill,
-    Deliver(Dest),
-    Refuse(Dest),
-    RefuseForGood(Dest),
-    CrashOn(Dest),
-    Take(Dest),
-    FailTake(Dest),
-    Answer(Dest),
-    LoseAnswer(Dest),
-    Wait(Dest),
-    GoOn(Dest),
 }
 
 impl World {
@@ -158,18 +132,10 @@ impl World {
             reached: Reached::new(Seen::NAMES),
         }
     }
-
-    fn is_idle(state: &State) -> bool {
-        let at_rest = |to: &Recipient| {
-            let is_empty = to.mailbox.is_empty() && to.kept.is_empty() && to.answers.is_empty();
-            is_empty && to.taking.is_empty()
-        };
-        state.effects.is_empty() && state.appends.is_empty() && state.recipients.iter().all(at_rest)
-    }
 }
 
 impl State {
-    fn new(limits: OutboxLimits, left: Budget) -> State {
+    pub(crate) fn new(limits: OutboxLimits, left: Budget) -> State {
         let recipient = Recipient {
             taken: Vec::new(),
             taking: VecDeque::new(),
@@ -195,7 +161,7 @@ impl State {
         Timestamp::from_millis(if self.is_old { 1_000 } else { 0 })
     }
 
-    fn poll(&mut self) {
+    pub(crate) fn poll(&mut self) {
         while let Some(effect) = self.outbox.poll_effect() {
             self.effects.push(effect);
         }
@@ -203,7 +169,7 @@ impl State {
     }
 
     /// What this step, after `last`, comes to in the table.
-    fn note(&mut self, last: &State) {
+    pub(crate) fn note(&mut self, last: &State) {
         let lags = |state: &State| state.outbox.stuck(NOW).next().is_some();
         self.seen.lagged = lags(self);
         self.seen.caught_up = lags(last) && !lags(self);
@@ -226,7 +192,7 @@ impl State {
     }
 
     /// The sender's actor reads its state again: what is in memory is gone.
-    fn reload(&mut self, limits: OutboxLimits) {
+    pub(crate) fn reload(&mut self, limits: OutboxLimits) {
         self.appends.clear();
         self.effects.clear();
         let stored = &self.stored;
@@ -257,7 +223,7 @@ impl State {
     }
 
     /// Applies a record; returns what follows from it in memory.
-    fn apply(&mut self, append: &Append) {
+    pub(crate) fn apply(&mut self, append: &Append) {
         let marks = |stored: &mut Stored, changes: &Changes<Dest>| {
             stored.mark = stored.mark.max(changes.mark);
             if let Some(lagging) = &changes.lagging {
@@ -276,7 +242,48 @@ impl State {
         }
     }
 
-    fn commit(&mut self) {
+    /// An entry is accepted, if a bound does not forbid it.
+    pub(crate) fn accept(&mut self, dest: Dest) {
+        match self.outbox.may_accept(dest) {
+            Accept::Yes => {
+                let place = Place::new(self.next);
+                self.next += 1;
+                self.outbox.accepted();
+                self.record();
+                self.appends.push_back(Append::Entry(place, dest));
+            }
+            Accept::Full => self.seen.sender_full = true,
+            Accept::DestinationFull => self.seen.destination_full = true,
+        }
+    }
+
+    /// Appends what of the marks has moved, if any has.
+    pub(crate) fn record(&mut self) -> Option<()> {
+        let changes = self.outbox.take_changes()?;
+        self.appends.push_back(Append::Marks(changes));
+        Some(())
+    }
+
+    /// The first append is reported as failed, and has happened: the sender begins anew.
+    pub(crate) fn in_doubt(&mut self, limits: OutboxLimits) {
+        self.seen.in_doubt = true;
+        if let Some(append) = self.appends.pop_front() {
+            self.apply(&append);
+        }
+        self.reload(limits);
+    }
+
+    /// Everybody is killed.
+    pub(crate) fn kill(&mut self, limits: OutboxLimits) {
+        for to in &mut self.recipients {
+            State::forget_taking(to);
+            to.mailbox.clear();
+            to.answers.clear();
+        }
+        self.reload(limits);
+    }
+
+    pub(crate) fn commit(&mut self) {
         let Some(append) = self.appends.pop_front() else {
             return;
         };
@@ -327,7 +334,7 @@ impl State {
         }
     }
 
-    fn perform(&mut self, at: usize) {
+    pub(crate) fn perform(&mut self, at: usize) {
         match self.effects.remove(at) {
             Effect::Read {
                 id,
@@ -353,8 +360,7 @@ impl State {
         }
     }
 
-    fn fail_read(&mut self, at: usize) {
-        self.left.failed_reads -= 1;
+    pub(crate) fn fail_read(&mut self, at: usize) {
         match self.effects.remove(at) {
             Effect::Read { id, .. } => self.read(id, None),
             Effect::Return { dest, place, .. } => self.outbox.return_failed(dest, place, NOW),
@@ -362,7 +368,7 @@ impl State {
     }
 
     /// The recipient handles what is first in its mailbox.
-    fn deliver(&mut self, dest: Dest) {
+    pub(crate) fn deliver(&mut self, dest: Dest) {
         let to = &mut self.recipients[usize::from(dest)];
         let Some(Parcel { place, over }) = to.mailbox.pop_front() else {
             return;
@@ -383,7 +389,7 @@ impl State {
         }
     }
 
-    fn refuse(&mut self, dest: Dest, why: Refusal) {
+    pub(crate) fn refuse(&mut self, dest: Dest, why: Refusal) {
         let to = &mut self.recipients[usize::from(dest)];
         let Some(Parcel { place, over }) = to.mailbox.pop_front() else {
             return;
@@ -397,15 +403,39 @@ impl State {
             .push_back(Answer::Refused(place, over.attempt, why, is_final));
     }
 
+    /// The recipient crashes at what is first in its mailbox. What it had appended before is
+    /// decided before its next life reads it.
+    pub(crate) fn crash_on(&mut self, dest: Dest) -> Option<()> {
+        let has_appended = !self.recipients[usize::from(dest)].taking.is_empty();
+        (!has_appended).then(|| self.refuse(dest, Refusal::Crashed))
+    }
+
+    /// The recipient's append is committed.
+    pub(crate) fn take(&mut self, dest: Dest) -> Option<()> {
+        let to = &mut self.recipients[usize::from(dest)];
+        let place = to.taking.pop_front()?;
+        to.taken.push(place);
+        to.answers.push_back(Answer::Taken(place));
+        Some(())
+    }
+
+    /// A copy waits on its way.
+    pub(crate) fn wait(&mut self, dest: Dest) -> Option<()> {
+        let to = &mut self.recipients[usize::from(dest)];
+        let parcel = to.mailbox.pop_front()?;
+        to.kept.push_back(parcel);
+        Some(())
+    }
+
     /// What a recipient had taken and not committed is gone.
-    fn forget_taking(to: &mut Recipient) {
+    pub(crate) fn forget_taking(to: &mut Recipient) {
         to.taking.clear();
         let last = to.taken.last().map(|place| (SENDER, *place));
         to.marks = Marks::new(last, 4, false);
     }
 
     /// The sender decides what becomes of a copy that has waited.
-    fn go_on(&mut self, dest: Dest) -> Option<()> {
+    pub(crate) fn go_on(&mut self, dest: Dest) -> Option<()> {
         let to = &mut self.recipients[usize::from(dest)];
         let parcel = to.kept.pop_front()?;
         let Parcel { place, over } = parcel;
@@ -419,7 +449,7 @@ impl State {
         Some(())
     }
 
-    fn answer(&mut self, dest: Dest) {
+    pub(crate) fn answer(&mut self, dest: Dest) {
         let to = &mut self.recipients[usize::from(dest)];
         match to.answers.pop_front() {
             Some(Answer::Taken(place)) => self.outbox.handle_taken(dest, place, NOW),
@@ -432,203 +462,5 @@ impl State {
             }
             None => {}
         }
-    }
-}
-
-impl Model for World {
-    type State = State;
-    type Action = Step;
-
-    fn init_states(&self) -> Vec<State> {
-        vec![State::new(self.limits, self.budget)]
-    }
-
-    fn actions(&self, state: &State, steps: &mut Vec<Step>) {
-        let left = &state.left;
-        let can = |times: u8| times > 0;
-        if can(left.messages) {
-            // The first one goes to the first recipient: they are alike.
-            let is_first = state.next == 1 && state.stored.entries.is_empty();
-            steps.extend(
-                DESTS
-                    .iter()
-                    .take(if is_first { 1 } else { 2 })
-                    .map(|to| Step::Accept(*to)),
-            );
-        }
-        if !state.appends.is_empty() {
-            steps.push(Step::Commit);
-            if can(left.failed_commits) {
-                steps.push(Step::FailCommit);
-            }
-            if can(left.doubtful_commits) {
-                steps.push(Step::DoubtCommit);
-            }
-        }
-        if state.outbox.has_changes() {
-            steps.push(Step::Record);
-        }
-        for at in 0..state.effects.len() {
-            steps.push(Step::Perform(at));
-            if can(left.failed_reads) {
-                steps.push(Step::FailRead(at));
-            }
-        }
-        let is_due = state.outbox.deadline().is_some();
-        if is_due && (can(left.silences) || World::is_idle(state)) {
-            steps.push(Step::TimeOut);
-        }
-        if can(left.kills) && !state.stored.entries.is_empty() {
-            steps.push(Step::Kill);
-        }
-        if left.ages && !state.is_old {
-            steps.push(Step::Age);
-        }
-        for dest in DESTS {
-            let to = &state.recipients[usize::from(dest)];
-            if can(left.drops) && state.outbox.stuck(NOW).any(|stuck| stuck.dest == dest) {
-                steps.push(Step::Drop(dest));
-            }
-            if !to.mailbox.is_empty() {
-                steps.push(Step::Deliver(dest));
-                if can(left.refusals) {
-                    steps.push(Step::Refuse(dest));
-                }
-                if can(left.finals) {
-                    steps.push(Step::RefuseForGood(dest));
-                }
-                if can(left.crashes) {
-                    steps.push(Step::CrashOn(dest));
-                }
-                if can(left.waits) {
-                    steps.push(Step::Wait(dest));
-                }
-            }
-            if !to.kept.is_empty() {
-                steps.push(Step::GoOn(dest));
-            }
-            if !to.taking.is_empty() {
-                steps.push(Step::Take(dest));
-                if can(left.failed_commits) {
-                    steps.push(Step::FailTake(dest));
-                }
-            }
-            if !to.answers.is_empty() {
-                steps.push(Step::Answer(dest));
-                if can(left.lost_answers) {
-                    steps.push(Step::LoseAnswer(dest));
-                }
-            }
-        }
-    }
-
-    fn next_state(&self, last: &State, step: Step) -> Option<State> {
-        let mut state = last.clone();
-        match step {
-            Step::Accept(dest) => {
-                state.left.messages -= 1;
-                match state.outbox.may_accept(dest) {
-                    Accept::Yes => {
-                        let place = Place::new(state.next);
-                        state.next += 1;
-                        state.outbox.accepted();
-                        if let Some(changes) = state.outbox.take_changes() {
-                            state.appends.push_back(Append::Marks(changes));
-                        }
-                        state.appends.push_back(Append::Entry(place, dest));
-                    }
-                    Accept::Full => state.seen.sender_full = true,
-                    Accept::DestinationFull => state.seen.destination_full = true,
-                }
-            }
-            Step::Commit => state.commit(),
-            Step::FailCommit => {
-                state.left.failed_commits -= 1;
-                state.reload(self.limits);
-            }
-            Step::DoubtCommit => {
-                state.left.doubtful_commits -= 1;
-                state.seen.in_doubt = true;
-                let append = state.appends.pop_front()?;
-                state.apply(&append);
-                state.reload(self.limits);
-            }
-            Step::Record => {
-                let changes = state.outbox.take_changes()?;
-                state.appends.push_back(Append::Marks(changes));
-            }
-            Step::Perform(at) => state.perform(at),
-            Step::FailRead(at) => state.fail_read(at),
-            Step::TimeOut => {
-                state.left.silences = state.left.silences.saturating_sub(1);
-                state.outbox.handle_timeout(NOW);
-            }
-            Step::Drop(dest) => {
-                state.left.drops -= 1;
-                state.outbox.drop_pending(dest);
-            }
-            Step::Age => state.is_old = true,
-            Step::Kill => {
-                state.left.kills -= 1;
-                for to in &mut state.recipients {
-                    State::forget_taking(to);
-                    to.mailbox.clear();
-                    to.answers.clear();
-                }
-                state.reload(self.limits);
-            }
-            Step::Deliver(dest) => state.deliver(dest),
-            Step::Refuse(dest) => {
-                state.left.refusals -= 1;
-                state.refuse(dest, Refusal::Full);
-            }
-            Step::RefuseForGood(dest) => {
-                state.left.finals -= 1;
-                state.refuse(dest, Refusal::Final);
-            }
-            Step::CrashOn(dest) => {
-                state.left.crashes -= 1;
-                // What it had appended before is decided before its next life reads it.
-                let to = &mut state.recipients[usize::from(dest)];
-                if to.taking.is_empty() {
-                    state.refuse(dest, Refusal::Crashed);
-                } else {
-                    return None;
-                }
-            }
-            Step::Take(dest) => {
-                let to = &mut state.recipients[usize::from(dest)];
-                let place = to.taking.pop_front()?;
-                to.taken.push(place);
-                to.answers.push_back(Answer::Taken(place));
-            }
-            Step::FailTake(dest) => {
-                state.left.failed_commits -= 1;
-                State::forget_taking(&mut state.recipients[usize::from(dest)]);
-            }
-            Step::Answer(dest) => state.answer(dest),
-            Step::LoseAnswer(dest) => {
-                state.left.lost_answers -= 1;
-                state.recipients[usize::from(dest)].answers.pop_front();
-            }
-            Step::Wait(dest) => {
-                state.left.waits -= 1;
-                let to = &mut state.recipients[usize::from(dest)];
-                let parcel = to.mailbox.pop_front()?;
-                to.kept.push_back(parcel);
-            }
-            Step::GoOn(dest) => state.go_on(dest)?,
-        }
-        state.poll();
-        state.note(last);
-        self.reached.note(&state.seen.all());
-        state.seen = Seen::default();
-        Some(state)
-    }
-
-    fn properties(&self) -> Vec<Property<World>> {
-        let always = rules::ALWAYS.iter();
-        let always = always.map(|(name, rule)| Property::always(name, *rule));
-        always.collect()
     }
 }
