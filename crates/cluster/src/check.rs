@@ -47,6 +47,10 @@ pub struct Server {
     pub skew_ms: i64,
     /// Half of the round trip, in milliseconds.
     pub uncertain_ms: i64,
+    /// What it has stored, in bytes.
+    pub stored_bytes: u64,
+    /// What it may store (`max_file_store`), in bytes; 0: it does not say.
+    pub stored_bytes_max: u64,
     /// Servers of its cluster, by what the leader of all streams says; 0 if it knows none.
     pub cluster_size: usize,
 }
@@ -72,7 +76,9 @@ pub struct Stream {
     pub age_max: Duration,
     /// Messages are forgotten above this number; none if not positive.
     pub messages_max: i64,
-    /// The same for one subject.
+    /// Bytes above which it refuses what is new; none if not positive.
+    pub bytes_max: i64,
+    /// The same as of messages for one subject.
     pub messages_per_subject_max: i64,
     /// Messages are kept whatever consumers do.
     pub keeps_all: bool,
@@ -103,6 +109,21 @@ pub struct Observed {
     pub silent_streams: Vec<String>,
 }
 
+/// Part of what a server may store at which that is said: beyond all of it nothing is accepted.
+const STORED_SHARE: f64 = 0.9;
+
+/// What a problem means for a node that is to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gravity {
+    /// It must not serve.
+    Wrong,
+    /// A server is away: its monitoring port does not answer, or it stores nothing, as one that has
+    /// switched JetStream off by itself because its disk was full.
+    Absence,
+    /// It may serve, but somebody should see to it.
+    Warning,
+}
+
 /// What is wrong, and what mends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -110,16 +131,16 @@ pub struct Problem {
     pub what: String,
     /// A command, or a line for a configuration file.
     pub mend: String,
-    /// It is only that a server is away: its monitoring port does not answer, or it stores nothing,
-    /// as one that has switched JetStream off by itself because its disk was full.
-    pub is_absence: bool,
+    /// What it means for a node.
+    pub gravity: Gravity,
 }
 
 /// Whether a node may start all the same: nothing is wrong but that a minority of `servers` is
 /// away. The loss of one server is what the others are for, and a node that was lost with it has to
 /// come back meanwhile.
 pub fn may_start(problems: &[Problem], servers: usize) -> bool {
-    problems.iter().all(|problem| problem.is_absence) && problems.len() * 2 < servers.max(1)
+    let count = |gravity| problems.iter().filter(|one| one.gravity == gravity).count();
+    count(Gravity::Wrong) == 0 && count(Gravity::Absence) * 2 < servers.max(1)
 }
 
 impl fmt::Display for Problem {
@@ -132,7 +153,7 @@ fn problem(what: String, mend: String) -> Problem {
     Problem {
         what,
         mend,
-        is_absence: false,
+        gravity: Gravity::Wrong,
     }
 }
 
@@ -143,7 +164,7 @@ pub fn check(options: &Options, layout: &Layout, observed: &Observed) -> Vec<Pro
         problems.push(Problem {
             what: format!("the monitoring port {monitor} does not answer: {why}"),
             mend: "nats-server -m 8222  # or http_port: 8222 in its configuration".to_owned(),
-            is_absence: true,
+            gravity: Gravity::Absence,
         });
     }
     for server in &observed.servers {
@@ -210,7 +231,7 @@ fn check_server(options: &Options, server: &Server, problems: &mut Vec<Problem>)
             mend: "nats-server --jetstream --store_dir FOLDER  # it may have switched it off, as \
                    its log says: make room on its disk and restart it"
                 .to_owned(),
-            is_absence: true,
+            gravity: Gravity::Absence,
         });
     } else if !server.syncs_always {
         problems.push(problem(
@@ -218,6 +239,18 @@ fn check_server(options: &Options, server: &Server, problems: &mut Vec<Problem>)
             "jetstream { sync_interval: always }  # in its configuration; then restart it"
                 .to_owned(),
         ));
+    }
+    let (bytes, max) = (server.stored_bytes, server.stored_bytes_max);
+    if max > 0 && bytes as f64 >= max as f64 * STORED_SHARE {
+        problems.push(Problem {
+            what: format!(
+                "{name} has stored {bytes} bytes of at most {max}: then it takes nothing"
+            ),
+            mend: "jetstream { max_file_store: … }  # in its configuration; then restart it, or \
+                   make room: roost cluster snapshot"
+                .to_owned(),
+            gravity: Gravity::Warning,
+        });
     }
     let skew_max = i64::try_from(options.skew_max.as_millis()).unwrap_or(i64::MAX);
     if server.skew_ms.abs() > skew_max + server.uncertain_ms {
@@ -266,6 +299,11 @@ fn check_stream(stream: &Stream, subject: &str, problems: &mut Vec<Problem>) {
         stream.messages_max > 0,
         "forgets messages above a number",
         "--max-msgs -1",
+    );
+    edit(
+        stream.bytes_max > 0,
+        "accepts nothing above a number of bytes",
+        "--max-bytes -1",
     );
     edit(
         stream.messages_per_subject_max > 0,
@@ -327,6 +365,8 @@ mod tests {
             syncs_always: true,
             skew_ms: 3,
             uncertain_ms: 5,
+            stored_bytes: 1 << 30,
+            stored_bytes_max: 4 << 30,
             cluster_size: 3,
         };
         let stream = |stream| Stream {
@@ -339,6 +379,7 @@ mod tests {
             denies_purge: false,
             age_max: Duration::ZERO,
             messages_max: -1,
+            bytes_max: -1,
             messages_per_subject_max: -1,
             keeps_all: true,
             message_size_max: -1,
@@ -402,6 +443,19 @@ mod tests {
         assert!(may_start(&[], 0));
     }
 
+    /// Goal: what somebody should see to keeps no node from starting.
+    #[test]
+    fn a_node_starts_with_a_warning() {
+        let full = |part: u64| problems(|o| o.servers[0].stored_bytes = (part << 32) / 100);
+        assert_eq!(full(89), []);
+        let found = full(91);
+        assert_eq!(found[0].gravity, Gravity::Warning);
+        assert!(found[0].mend.contains("max_file_store"), "{found:?}");
+        assert!(found.len() == 1 && may_start(&found, 3));
+        let unbounded = problems(|o| o.servers[0].stored_bytes_max = 0);
+        assert_eq!(unbounded, []);
+    }
+
     /// Goal: each rule finds exactly what breaks it, and names what mends that.
     #[test]
     fn each_rule_names_what_mends() {
@@ -432,6 +486,7 @@ mod tests {
             o.streams[0].age_max = Duration::from_secs(1);
         });
         one("--max-msgs -1", |o| o.streams[0].messages_max = 10);
+        one("--max-bytes -1", |o| o.streams[0].bytes_max = 10);
         one("--max-msgs-per-subject", |o| {
             o.streams[0].messages_per_subject_max = 1;
         });

@@ -9,6 +9,7 @@ use store::DeploymentId;
 
 use crate::engine::{self, Engine, EngineError};
 use crate::layout::{Layout, StreamId};
+use crate::map;
 
 /// Its key in the bucket.
 pub(crate) const KEY: &str = "deployment";
@@ -77,6 +78,23 @@ pub fn join(
     patiently(options, async || {
         let engine = Engine::connect(options, layout.clone()).await?;
         engine.map().await?.deployment(&made).await
+    })
+}
+
+/// The life of a process of this node that begins at this time, in milliseconds: the number of no
+/// life before it that the map knows. Blocks as [`join`] does.
+///
+/// # Errors
+/// [`EngineError`] if the engine cannot be asked.
+pub fn life(
+    options: &engine::Options,
+    layout: &Layout,
+    (node, wall): (&str, u64),
+) -> Result<u64, EngineError> {
+    patiently(options, async || {
+        let engine = Engine::connect(options, layout.clone()).await?;
+        let before = engine.map().await?.life(node).await?;
+        Ok(map::life(wall, before))
     })
 }
 

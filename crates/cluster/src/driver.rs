@@ -1,9 +1,14 @@
 //! Runs the machines of a node's streams against an engine, on a thread of its own with a small
 //! runtime. Owns tasks, channels and files; decides nothing. One task a stream: streams never wait
 //! for each other, but for the one writer of the local store.
+//!
+//! The task of the map has a thread and a connection of its own: the lease is renewed whatever
+//! holds up the streams, as a slow disk does. Of what it shares with them everything is held for
+//! moments only; it never waits for the store.
 
 mod appends;
 mod keeping;
+mod servers;
 mod snapshots;
 mod task;
 mod ticks;
@@ -17,6 +22,7 @@ use std::time::Duration;
 
 use stdx::{Clock as _, Level, SystemClock};
 use store::{Follower, Position, RangeId, Record, Store, StoreError, StreamMark, Writer};
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{self, channel};
 use tokio::sync::{oneshot, watch};
 
@@ -32,6 +38,7 @@ use crate::map::view::MapView;
 use keeping::{Door, Keeping};
 
 pub use appends::{Appending, Hear, Word, pieces};
+pub use servers::{Servers, Stored as ServerStored};
 
 /// Pause before it is looked again whether the map says that this process has left.
 const LEAVE_PAUSE: Duration = Duration::from_millis(10);
@@ -60,8 +67,12 @@ pub struct Options {
     pub stalled_after: Duration,
     /// Takes part in the map. Without it homes are whatever [`Driver::take_over`] is told.
     pub map: Option<MapOptions>,
-    /// Where snapshots are on their way to and from the engine: on a disk with room for one of each
-    /// stream.
+    /// Monitoring ports of the engine's servers, which are asked how they are.
+    pub monitor: Vec<String>,
+    /// Pause between two times that they are asked. Default: 10 s.
+    pub monitor_pause: Duration,
+    /// Where snapshots are on their way to and from the engine: on a disk with room for the largest
+    /// stream's twice, which is not looked for before.
     pub folder: PathBuf,
 }
 
@@ -77,6 +88,8 @@ impl Options {
             events_max: 1_024,
             stalled_after: Duration::from_secs(1),
             map: None,
+            monitor: Vec::new(),
+            monitor_pause: Duration::from_secs(10),
             folder,
         }
     }
@@ -114,6 +127,8 @@ pub enum Event {
     Stuck(StreamId, String),
     /// A snapshot was loaded.
     Loaded(StreamId, Seq),
+    /// The map has entries of more nodes than are watched: this one is taken for dead.
+    TooManyNodes(String),
 }
 
 /// What became of an append.
@@ -138,6 +153,9 @@ pub struct Progress {
     pub mark: StreamMark,
     /// The last message of the stream, as its leader said about a second ago.
     pub last: Seq,
+    /// The first message that it still has, likewise; 0: the leader has not said it yet, or there
+    /// is none. The stream was purged up to there behind a verified snapshot.
+    pub first: Seq,
     /// For how long, in milliseconds, it lagged and did not get on; a second at least until it has
     /// once had everything.
     pub lag_ms: u32,
@@ -210,6 +228,10 @@ enum Command {
 
 type Shared<T> = Arc<Mutex<T>>;
 
+/// The one writer of the local store. Whoever waits for it holds up no thread, and is not passed
+/// over by who comes later.
+type Writing = Arc<tokio::sync::Mutex<Follower>>;
+
 fn lock<T>(shared: &Shared<T>) -> MutexGuard<'_, T> {
     // A task that panicked while it held one ended with its stream; the others go on.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
@@ -234,9 +256,10 @@ pub struct Driver {
     progress: Vec<Shared<Progress>>,
     events: Mutex<Receiver<Event>>,
     door: Arc<Door>,
+    servers: Shared<Servers>,
     clock: SystemClock,
     end: watch::Sender<()>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Driver {
@@ -246,7 +269,7 @@ impl Driver {
     /// # Errors
     /// [`StartError`].
     pub fn start(options: Options, author: Author, store: &Store) -> Result<Driver, StartError> {
-        let follower: Shared<Follower> = Arc::new(Mutex::new(Follower::new(store)?));
+        let follower: Writing = Arc::new(tokio::sync::Mutex::new(Follower::new(store)?));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("cluster")
@@ -274,32 +297,29 @@ impl Driver {
         }
         let (end, ended) = watch::channel(());
         let door = Arc::<Door>::default();
+        let servers = Shared::<Servers>::default();
+        let asking = servers::run(
+            options.monitor,
+            options.monitor_pause,
+            Arc::clone(&servers),
+            ended.clone(),
+        );
         let clock = SystemClock::new();
-        let keeping = options.map.map(|map| {
+        let mut threads = Vec::new();
+        if let Some(map) = options.map {
             door.weight.store(map.weight, Ordering::Relaxed);
-            let parts = keeping::Parts {
-                engine,
+            let shared = keeping::Shares {
                 store: store.clone(),
                 streams: streams.iter().map(mpsc::Sender::downgrade).collect(),
                 progress: progress.clone(),
+                events: Events(tell),
                 door: Arc::clone(&door),
                 clock,
                 end: ended,
             };
-            Keeping::new(map, author, parts)
-        });
-        let thread = thread::Builder::new().name("cluster".to_owned());
-        let thread = thread.spawn(move || {
-            runtime.block_on(async {
-                let keeping = keeping.map(|keeping| tokio::spawn(keeping.run()));
-                let running = tasks.into_iter().map(|task| tokio::spawn(task.run()));
-                let running = running.chain(keeping);
-                for one in running.collect::<Vec<_>>() {
-                    // A task that panicked has said so; its stream has no home here any more.
-                    let _ = one.await;
-                }
-            });
-        })?;
+            threads.push(keep(map, &options.engine, layout.clone(), author, shared)?);
+        }
+        threads.push(spawn("cluster", move || follow(&runtime, tasks, asking))?);
         Ok(Driver {
             layout,
             store: store.clone(),
@@ -307,9 +327,10 @@ impl Driver {
             progress,
             events: Mutex::new(events),
             door,
+            servers,
             clock,
             end,
-            thread: Some(thread),
+            threads,
         })
     }
 
@@ -366,6 +387,11 @@ impl Driver {
     /// The tenure in which this node is a stream's home; 0: it is not.
     pub fn serving(&self, stream: StreamId) -> Epoch {
         self.progress(stream).serving
+    }
+
+    /// How the servers of the engine are, as they said last.
+    pub fn servers(&self) -> Servers {
+        lock(&self.servers).clone()
     }
 
     /// The map as this node sees it.
@@ -464,11 +490,51 @@ impl Drop for Driver {
         self.streams.clear();
         // Without a task of the map nobody listens.
         let _ = self.end.send(());
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             // A panic of the thread was printed where it happened.
             let _ = thread.join();
         }
     }
+}
+
+fn spawn(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, std::io::Error> {
+    thread::Builder::new().name(name.to_owned()).spawn(run)
+}
+
+/// Follows the streams, until the driver ends.
+fn follow(
+    runtime: &Runtime,
+    tasks: Vec<task::Task>,
+    asking: impl Future<Output = ()> + Send + 'static,
+) {
+    runtime.block_on(async {
+        let running = tasks.into_iter().map(|task| tokio::spawn(task.run()));
+        let running = running.chain([tokio::spawn(asking)]);
+        for one in running.collect::<Vec<_>>() {
+            // A task that panicked has said so; its stream has no home here any more.
+            let _ = one.await;
+        }
+    });
+}
+
+/// Takes part in the map, until the driver ends.
+fn keep(
+    map: MapOptions,
+    engine: &engine::Options,
+    layout: Layout,
+    author: Author,
+    shared: keeping::Shares,
+) -> Result<JoinHandle<()>, StartError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let engine = runtime.block_on(Engine::connect(engine, layout))?;
+    let keeping = Keeping::new(map, author, engine, shared);
+    let running = spawn("cluster-map", move || runtime.block_on(keeping.run()));
+    Ok(running?)
 }
 
 fn is_home(role: Role) -> bool {

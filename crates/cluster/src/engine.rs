@@ -5,8 +5,10 @@ mod map;
 mod object;
 mod parts;
 mod setup;
+#[cfg(test)]
+pub(crate) mod tests;
 
-pub use map::{Bucket, Entry, Put, Watch};
+pub use map::{Bucket, Change, Entry, Put, Watch};
 pub(crate) use parts::PARTS_KEPT;
 
 use std::error::Error;
@@ -15,8 +17,11 @@ use std::time::Duration;
 use async_nats::connection::State;
 use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::{self, ErrorCode, stream};
-use async_nats::{Client, ConnectOptions, HeaderMap, Request, client::RequestErrorKind, header};
+use async_nats::{
+    Client, ConnectOptions, HeaderMap, Request, ServerAddr, client::RequestErrorKind, header,
+};
 use bytes::Bytes;
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
 use crate::journal::{Answer, Found, Publish, Seq};
@@ -26,7 +31,8 @@ use crate::layout::{Layout, StreamId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Addresses of its servers: `nats://host:4222` or `tls://…`, with `user:password@` before the
-    /// host if it asks.
+    /// host if it asks (what a URL does not allow there as `%` and two digits), or `token@`. What
+    /// the first one says that says anything goes for all.
     pub servers: Vec<String>,
     /// Longest wait for a connection to one of them, and for its greeting. Default: 2 s.
     pub connect_within: Duration,
@@ -34,7 +40,8 @@ pub struct Options {
     /// that is stopped, or behind a cut, closes nothing. Default: 500 ms, so that a node whose
     /// server falls silent has another one before its lease lapses.
     pub ping_every: Duration,
-    /// Longest wait for an answer; what then happens is the asker's business. Default: 2 s.
+    /// Longest wait for an answer; what then happens is the asker's business. Without a connection
+    /// it is not waited for at all. Default: 2 s.
     pub answer_within: Duration,
     /// Longest wait for the next part of a snapshot or a list: for one that is gone the engine's
     /// client would wait for ever. Default: 5 s.
@@ -180,6 +187,20 @@ fn answer(reply: &[u8]) -> Answer {
     }
 }
 
+/// The engine's client does not do what an address says of a user.
+fn log_in(connect: ConnectOptions, servers: &[String]) -> ConnectOptions {
+    let mut servers = servers.iter().filter_map(|server| server.parse().ok());
+    let Some(server) = servers.find(ServerAddr::has_user_pass) else {
+        return connect;
+    };
+    let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let user = plain(server.username().unwrap_or_default());
+    match server.password() {
+        Some(password) => connect.user_and_password(user, plain(password)),
+        None => connect.token(user),
+    }
+}
+
 impl Engine {
     /// Connects. The connection is made anew by itself whenever it is lost.
     ///
@@ -191,7 +212,9 @@ impl Engine {
             .connection_timeout(options.connect_within)
             .ping_interval(options.ping_every)
             .request_timeout(Some(options.answer_within));
-        let connected = connect.connect(options.servers.clone()).await;
+        let connected = log_in(connect, &options.servers)
+            .connect(options.servers.clone())
+            .await;
         let client = connected.map_err(|error| EngineError::Unreachable(error.to_string()))?;
         let mut jetstream = jetstream::new(client.clone());
         jetstream.set_timeout(options.answer_within);
@@ -202,6 +225,16 @@ impl Engine {
             answer_within: options.answer_within,
             part_within: options.part_within,
         })
+    }
+
+    /// Waits for what is asked of the engine, for so long at most. Nothing without a connection:
+    /// the client would keep what is asked, with each repetition, and send all of it once it has
+    /// one; its own bound does not count while it has no room for more.
+    async fn ask<T>(&self, within: Duration, asking: impl Future<Output = T>) -> Option<T> {
+        if self.client.connection_state() != State::Connected {
+            return None;
+        }
+        tokio::time::timeout(within, asking).await.ok()
     }
 
     /// Waits for the next part of what was asked for.
@@ -215,12 +248,8 @@ impl Engine {
         &self.layout
     }
 
-    /// Sends a publish and waits for its answer. Without a connection nothing is sent: the client
-    /// would keep it, with each repetition, and send all of them once it has one.
+    /// Sends a publish and waits for its answer. Without a connection nothing is sent.
     pub async fn publish(&self, stream: StreamId, publish: &Publish) -> Answer {
-        if self.client.connection_state() != State::Connected {
-            return Answer::Silence;
-        }
         let mut headers = HeaderMap::new();
         headers.insert(header::NATS_MESSAGE_ID, publish.id.as_str());
         let expected = publish.expected.to_string();
@@ -232,13 +261,14 @@ impl Engine {
             .payload(publish.payload.clone())
             .timeout(Some(self.answer_within));
         let subject = self.layout.subject(stream);
-        match self.client.send_request(subject, request).await {
-            Ok(reply) => answer(&reply.payload),
+        let sent = self.client.send_request(subject, request);
+        match self.ask(self.answer_within, sent).await {
+            Some(Ok(reply)) => answer(&reply.payload),
             // It never left, and never will.
-            Err(error) if error.kind() == RequestErrorKind::MaxPayloadExceeded => {
+            Some(Err(error)) if error.kind() == RequestErrorKind::MaxPayloadExceeded => {
                 Answer::Refused(error.to_string())
             }
-            Err(_) => Answer::Silence,
+            Some(Err(_)) | None => Answer::Silence,
         }
     }
 
@@ -252,18 +282,22 @@ impl Engine {
         let Some(handle) = self.handle(stream).await else {
             return Found::Silence;
         };
-        match handle.get_raw_message(seq).await {
-            Ok(message) => Found::Message(message.payload),
-            Err(error) => match error.kind() {
+        let asked = handle.get_raw_message(seq);
+        match self.ask(self.answer_within, asked).await {
+            Some(Ok(message)) => Found::Message(message.payload),
+            Some(Err(error)) => match error.kind() {
                 stream::LastRawMessageErrorKind::NoMessageFound => Found::Absent,
                 _ => Found::Silence,
             },
+            None => Found::Silence,
         }
     }
 
     /// First and last sequence, from the stream's leader.
     pub async fn bounds(&self, stream: StreamId) -> Option<(Seq, Seq)> {
-        let info = self.handle(stream).await?.get_info().await.ok()?;
+        let handle = self.handle(stream).await?;
+        let info = self.ask(self.answer_within, handle.get_info()).await?;
+        let info = info.ok()?;
         Some((info.state.first_sequence, info.state.last_sequence))
     }
 
@@ -275,7 +309,8 @@ impl Engine {
     /// Only a leader answers.
     async fn leader_of(&self, name: String) -> Option<String> {
         let handle = self.jetstream.get_stream_no_info(name).await.ok()?;
-        let info = handle.get_info().await.ok()?;
+        let info = self.ask(self.answer_within, handle.get_info()).await?;
+        let info = info.ok()?;
         info.cluster?.leader.filter(|leader| !leader.is_empty())
     }
 
@@ -287,7 +322,9 @@ impl Engine {
         let fail = || failed(format!("purge of {}", self.layout.stream_name(stream)));
         let handle = self.handle(stream).await;
         let handle = handle.ok_or_else(|| fail()(&"the stream does not answer"))?;
-        let purged = handle.purge().sequence(before).await;
+        let purged = handle.purge().sequence(before).into_future();
+        let purged = self.ask(self.answer_within, purged).await;
+        let purged = purged.ok_or_else(|| fail()(&"no answer"))?;
         purged.map(drop).map_err(|error| fail()(&error))
     }
 
@@ -320,9 +357,12 @@ impl Engine {
             },
             ..Default::default()
         };
-        let consumer = handle.create_consumer(config).await;
-        let consumer = consumer.map_err(|error| fail()(&error))?;
-        let messages = consumer.messages().await.map_err(|error| fail()(&error))?;
+        let made = self.ask(self.part_within, async {
+            let consumer = handle.create_consumer(config).await;
+            let consumer = consumer.map_err(|error| fail()(&error))?;
+            consumer.messages().await.map_err(|error| fail()(&error))
+        });
+        let messages = made.await.ok_or_else(|| fail()(&"no answer"))??;
         Ok(Messages(Box::pin(messages)))
     }
 }
@@ -339,26 +379,5 @@ impl Messages {
         let message = self.0.next().await?.ok()?;
         let seq = message.info().ok()?.stream_sequence;
         Some((seq, message.payload.clone()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn replies_mean_what_was_measured() {
-        let stored = br#"{"stream":"s","seq":12,"duplicate":true}"#;
-        assert_eq!(answer(stored), Answer::Stored(12));
-        let error = |code: u32, err: u32| {
-            let text = format!(r#"{{"error":{{"code":{code},"err_code":{err}}}}}"#);
-            answer(text.as_bytes())
-        };
-        assert_eq!(error(400, 10_071), Answer::WrongSequence);
-        assert_eq!(error(409, 10_158), Answer::Silence);
-        assert_eq!(error(503, 10_008), Answer::Silence);
-        assert!(matches!(error(400, 10_054), Answer::Refused(_)));
-        assert_eq!(answer(b"nonsense"), Answer::Silence);
-        assert_eq!(answer(b"{}"), Answer::Silence);
     }
 }

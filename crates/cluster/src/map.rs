@@ -36,6 +36,15 @@ pub struct Home {
     pub after: Option<String>,
 }
 
+/// The life of a process that begins at this time, in milliseconds, after the one that the map
+/// knows of the node. Later lives have higher numbers, or nobody would hear this one: the clock
+/// says so, and where it was set back, or lives follow each other within a millisecond, the entry
+/// does. One that an operator deleted says nothing: then the clock has to have gone on.
+pub fn life(wall: u64, before: Option<u64>) -> u64 {
+    let next = before.map_or(0, |before| before.saturating_add(1));
+    wall.max(next)
+}
+
 /// What a node says of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
@@ -124,5 +133,14 @@ mod tests {
         let home = r#"{"node":"a","incarnation":7,"epoch":2}"#;
         let parsed: Home = serde_json::from_str(home).unwrap();
         assert_eq!(serde_json::to_string(&parsed).unwrap(), home);
+    }
+
+    /// Goal: a life has a higher number than the one before, whatever the clock says.
+    #[test]
+    fn lives_follow_each_other() {
+        assert_eq!(life(1_000, None), 1_000);
+        assert_eq!(life(1_000, Some(700)), 1_000);
+        assert_eq!(life(1_000, Some(1_000)), 1_001);
+        assert_eq!(life(400, Some(1_000)), 1_001);
     }
 }

@@ -74,7 +74,7 @@ pub async fn observe(options: &Options) -> Result<Vec<Problem>, EngineError> {
 /// What a monitoring port says of its server. What is about JetStream is not taken from `/varz`: by
 /// the source of 2.15, a server that is asked there in the moment before it has started JetStream
 /// leaves its configuration out of that page until it ends.
-async fn server(monitor: &str) -> Result<Server, String> {
+pub(crate) async fn server(monitor: &str) -> Result<Server, String> {
     let clock = SystemClock::new();
     let asked = (clock.now(), clock.wall());
     let vars = get(monitor, "/varz").await?;
@@ -94,6 +94,8 @@ async fn server(monitor: &str) -> Result<Server, String> {
         skew_ms: theirs.as_millis() - asked.1.as_millis() - half,
         // Rounded up, and a millisecond for each clock's own rounding.
         uncertain_ms: half.saturating_add(2),
+        stored_bytes: jetstream["storage"].as_u64().unwrap_or_default(),
+        stored_bytes_max: config["max_storage"].as_u64().unwrap_or_default(),
         cluster_size: meta["cluster_size"].as_u64().unwrap_or_default() as usize,
     })
 }

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use cluster::check::{self, Problem};
+use cluster::check::{self, Gravity, Problem};
 use cluster::commits::StreamJournal;
 use cluster::deployment::{self, Deployment};
 use cluster::driver::{self, Driver, Event, MapOptions};
@@ -36,6 +36,7 @@ use cluster::journal::message::Author;
 use cluster::layout::{Layout, StreamId};
 use cluster::link::{self, Credentials, Links, PeerId};
 use cluster::map::keeper;
+use cluster::map::lease::NODES_MAX;
 use cluster::observe;
 use server::Door;
 use server::admin::Admin;
@@ -151,7 +152,8 @@ fn check_engine(observe: &observe::Options, config: &Config) -> Result<(), Failu
         problems = found.map_err(|error| Failure::Failed(error.to_string()))?;
         let is_passing = |problem: &Problem| {
             let passing = ["has no leader", "servers with JetStream"];
-            problem.is_absence || passing.iter().any(|what| problem.what.contains(what))
+            problem.gravity == Gravity::Absence
+                || passing.iter().any(|what| problem.what.contains(what))
         };
         let may_start = check::may_start(&problems, observe.monitor.len());
         if may_start || !problems.iter().any(is_passing) {
@@ -160,7 +162,7 @@ fn check_engine(observe: &observe::Options, config: &Config) -> Result<(), Failu
     }
     if check::may_start(&problems, observe.monitor.len()) {
         for problem in &problems {
-            tracing::warn!(problem = problem.what, "a server of the engine is away");
+            tracing::warn!(problem = problem.what, "see to a server of the engine");
         }
         return Ok(());
     }
@@ -212,17 +214,19 @@ impl Joined {
         let settings = &self.config.settings.cluster;
         let failed =
             |what: &str, why: &dyn std::fmt::Display| Failure::Failed(format!("{what}: {why}"));
+        let node = settings.name.clone().unwrap_or_default();
         let wall = SystemClock::new().wall().as_millis();
-        let author = Author {
-            node: settings.name.clone().unwrap_or_default(),
-            // Later lives have higher ones, as long as the clock goes on between them.
-            incarnation: u64::try_from(wall).unwrap_or_default(),
-        };
+        let wall = u64::try_from(wall).unwrap_or_default();
+        // Before links and streams: others hear this life by its number alone.
+        let life = deployment::life(&self.engine, &self.layout, (&node, wall));
+        let incarnation = life.map_err(|error| failed("cluster", &error))?;
+        let author = Author { node, incarnation };
         store.agree(Level::new(self.deployment.format));
         let folder = self.config.settings.node.data.join("cluster");
         std::fs::create_dir_all(&folder)
             .map_err(|error| failed(&folder.display().to_string(), &error))?;
         let mut options = driver::Options::new(self.engine, self.layout, folder);
+        options.monitor.clone_from(&settings.monitor);
         options.map = Some(MapOptions {
             times: keeper::Options::default(),
             zone: settings.zone.clone(),
@@ -569,5 +573,11 @@ fn note(event: &Event) {
         Event::Loaded(stream, seq) => {
             tracing::info!(stream = stream.0, seq, "loaded a snapshot");
         }
+        Event::TooManyNodes(node) => tracing::error!(
+            node,
+            known = NODES_MAX,
+            "a node is taken for dead, as the map has entries of too many: delete those of nodes \
+             that have gone for good (docs/runbook.md)"
+        ),
     }
 }

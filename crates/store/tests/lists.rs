@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{KEY, append, committed, message, put};
-use store::limits::{LAGGING_MAX, LOG_SCAN_MAX, NUMBERED_MAX, REQUEUED_MAX};
+use store::limits::{LAGGING_MAX, LOG_PAGE_BYTES_MAX, LOG_SCAN_MAX, NUMBERED_MAX, REQUEUED_MAX};
 use store::{
     AppendFailure, Delivered, Durability, EntryFlags, InlineJournal, LaggingMark, MemoryEngine,
     NumberedEntry, Outcome, PageQuery, Record, RecordError, Seq, SessionRecord, Store, UserState,
@@ -168,4 +168,55 @@ fn pages_that_look_at_many_entries_are_cut_and_leave_nothing_out() {
         let pages: Vec<&[Seq]> = pages.into_iter().filter(|page| !page.is_empty()).collect();
         assert_eq!(pages, expected, "backwards: {backwards}");
     }
+}
+
+/// A page ends at so many bytes, too, if it has one entry: that of an archive in front of the one
+/// that would be too much, that of what is handed over behind it.
+#[test]
+fn pages_of_large_entries_are_cut_and_leave_nothing_out() {
+    const ENTRIES: Seq = 10;
+    let body = "x".repeat(LOG_PAGE_BYTES_MAX / 4 - 1_000);
+    let engine = Arc::new(MemoryEngine::new());
+    let kept = store(&engine);
+    let entries = (1..=ENTRIES).map(|seq| {
+        let mut record = message(JULIET, seq, &body);
+        if let Record::LogAppend { entry, .. } = &mut record {
+            entry.flags = EntryFlags::ARCHIVED.and(EntryFlags::OUTGOING);
+        }
+        record
+    });
+    kept.bulk(std::iter::once(put(JULIET)).chain(entries))
+        .unwrap();
+    for (backwards, expected) in [
+        (false, [&[1, 2, 3, 4][..], &[5, 6, 7, 8], &[9, 10]]),
+        (true, [&[7, 8, 9, 10][..], &[3, 4, 5, 6], &[1, 2]]),
+    ] {
+        let mut query = PageQuery {
+            flags: EntryFlags::ARCHIVED,
+            limit: 100,
+            backwards,
+            ..PageQuery::default()
+        };
+        let pages = expected.map(|_| {
+            let page = kept.log_page(JULIET, &query).unwrap();
+            match backwards {
+                false => query.after = page.last(),
+                true => query.before = page.first(),
+            }
+            assert_eq!(page.complete, page.entries.len() == 2);
+            let seqs = page.entries.iter().map(|entry| entry.seq);
+            seqs.collect::<Vec<Seq>>()
+        });
+        assert_eq!(pages, expected, "backwards: {backwards}");
+    }
+    let mut after = 0;
+    let pages = [5, ENTRIES, ENTRIES].map(|expected| {
+        let (entries, through) = kept
+            .log_outgoing(JULIET, None, (after, ENTRIES), 100)
+            .unwrap();
+        assert_eq!(through, expected);
+        after = through;
+        entries.len()
+    });
+    assert_eq!(pages, [5, 5, 0]);
 }

@@ -158,7 +158,9 @@ catalogue! {
         ServiceChanges => "roost_service_changes_total", "Changes that small services made durable";
         RangesMoved => "roost_ranges_moved_total", "Ranges that came from another shard";
         RangesStayed => "roost_ranges_stayed_total", "Moves of ranges that could not be";
-        RangeGapMicros => "roost_range_gap_microseconds_total", "Time in which those waited";
+        RangeGapMicros => "roost_range_gap_microseconds_total", "Time of ranges on their way";
+        RangesPaused => "roost_ranges_paused_total", "Busy ranges that were paused to move";
+        RangePauseMicros => "roost_range_pause_microseconds_total", "Time of ranges in a pause";
         RangeStreams => "roost_range_streams_total", "Streams that followed their accounts";
         RangeStreamMicros => "roost_range_stream_microseconds_total", "Time in which those waited";
         BoshPassed => "roost_bosh_passed_total", "Requests over BOSH for other nodes' sessions";

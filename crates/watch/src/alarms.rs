@@ -63,10 +63,11 @@ pub(crate) enum Kind {
     Queues,
     Ranges,
     Rooms,
+    Storage,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 15] = [
+    pub(crate) const ALL: [Kind; 16] = [
         Kind::Backlog,
         Kind::Certificate,
         Kind::Changes,
@@ -82,6 +83,7 @@ impl Kind {
         Kind::Queues,
         Kind::Ranges,
         Kind::Rooms,
+        Kind::Storage,
     ];
 
     /// The word that operators and programs know it by.
@@ -102,6 +104,7 @@ impl Kind {
             Kind::Queues => "queues",
             Kind::Ranges => "ranges",
             Kind::Rooms => "rooms",
+            Kind::Storage => "storage",
         }
     }
 }
@@ -248,6 +251,7 @@ impl Alarms {
             Kind::Engine => Some(cluster::engine(look.cluster.as_ref()?)),
             Kind::Homes => Some(self.cluster.homes(look.cluster.as_ref()?)),
             Kind::Links => Some(self.cluster.links(look.cluster.as_ref()?)),
+            Kind::Storage => cluster::storage(look.cluster.as_ref()?),
             Kind::Memory => near(
                 process.resident_bytes?,
                 process.memory_max_bytes?,

@@ -37,6 +37,16 @@ pub struct ClusterSample {
     pub doubts: u64,
     /// Streams of this node that do not acknowledge.
     pub streams_without_quorum: u64,
+    /// Servers of the engine that are asked how they are.
+    pub engine_servers: u64,
+    /// Those of them that are away, each with why.
+    pub engine_away: Vec<(String, String)>,
+    /// Of the fullest one: its name.
+    pub engine_fullest: String,
+    /// What it has stored, in bytes.
+    pub engine_stored_bytes: u64,
+    /// What it may store.
+    pub engine_stored_bytes_max: u64,
     /// Copies that cannot go on.
     pub copies_stuck: u64,
     /// Differences from other nodes' copies.
@@ -152,6 +162,30 @@ pub(super) const FIGURES: &[Row<ClusterSample>] = &[
         "Streams that do not acknowledge",
         false,
         |s| s.streams_without_quorum,
+    ),
+    (
+        "engine_servers",
+        "Servers of the engine that are asked",
+        false,
+        |s| s.engine_servers,
+    ),
+    (
+        "engine_servers_away",
+        "Those of them that are away",
+        false,
+        |s| s.engine_away.len() as u64,
+    ),
+    (
+        "engine_stored_bytes",
+        "What the fullest server of the engine has stored",
+        false,
+        |s| s.engine_stored_bytes,
+    ),
+    (
+        "engine_stored_bytes_max",
+        "What that server may store",
+        false,
+        |s| s.engine_stored_bytes_max,
     ),
     (
         "copies_stuck",

@@ -210,6 +210,18 @@ pub enum OfRoom {
 }
 
 impl OfRoom {
+    /// The room that says it.
+    pub fn room(&self) -> &str {
+        match self {
+            OfRoom::Here { who, .. }
+            | OfRoom::More { who, .. }
+            | OfRoom::Asks { who, .. }
+            | OfRoom::Absent(who)
+            | OfRoom::Page { who, .. } => &who.room,
+            OfRoom::Member(member) => &member.room,
+        }
+    }
+
     pub(crate) fn kind(&self) -> Kind {
         match self {
             OfRoom::Here { .. } => Kind::Here,

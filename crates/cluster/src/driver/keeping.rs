@@ -12,15 +12,15 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::ticks::{or_never, ticks};
-use super::{Command, MapOptions, Progress, Shared, lock};
-use crate::engine::{Bucket, Engine, Entry, Put, Watch};
+use super::{Command, Event, Events, MapOptions, Progress, Shared, lock};
+use crate::engine::{Bucket, Change, Engine, Entry, Put, Watch};
 use crate::journal::Epoch;
 use crate::journal::message::Author;
 use crate::layout::StreamId;
 use crate::map::keeper::{Effect, Keeper};
 use crate::map::load::Load;
 use crate::map::view::MapView;
-use crate::map::{Node, Report, Revision};
+use crate::map::{Key, Node, Report, Revision};
 
 /// Ticks between two questions whether the bucket has a leader, and two reports.
 const TICKS_PER_LOOK: u32 = 10;
@@ -30,6 +30,9 @@ const TICKS_PER_LOOK: u32 = 10;
 /// engine's client makes a new one by itself only after 10 s, if a server fell silent, or its
 /// attempts failed for some seconds.
 const WATCH_SILENT_MAX: Duration = Duration::from_secs(2);
+
+/// Pause between two complaints of the same kind.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 /// What the map is told and asked from outside.
 #[derive(Debug, Default)]
@@ -55,11 +58,13 @@ pub(super) struct Door {
     pub(super) view: Shared<Arc<MapView>>,
 }
 
-pub(super) struct Parts {
-    pub(super) engine: Engine,
+/// What it shares with the streams' tasks. Nothing of it is held while the disk or the engine is
+/// waited for.
+pub(super) struct Shares {
     pub(super) store: Store,
     pub(super) streams: Vec<mpsc::WeakSender<Command>>,
     pub(super) progress: Vec<Shared<Progress>>,
+    pub(super) events: Events,
     pub(super) door: Arc<Door>,
     /// The one by which the door's moments count.
     pub(super) clock: SystemClock,
@@ -83,7 +88,8 @@ struct Says {
 
 /// The task of the map.
 pub(super) struct Keeping {
-    parts: Parts,
+    engine: Engine,
+    shared: Shares,
     keeper: Keeper,
     name: String,
     clock: SystemClock,
@@ -92,26 +98,36 @@ pub(super) struct Keeping {
     /// When the watch began, or said something last.
     heard: Moment,
     asked: JoinSet<Said>,
+    /// A watch is being made.
     is_asking: bool,
+    /// It was asked whether the bucket has a leader: not once more before that is answered.
+    is_looking: bool,
     /// The newest tenures of this node whose end the keeper was told.
     ended: Vec<Epoch>,
     applied: Vec<(u64, Load)>,
     ticks: u32,
     says: Says,
+    /// When it was last said that the map has entries of too many nodes.
+    complained: Option<Moment>,
     /// What a stream is to be told once it has room: the last word counts.
     untold: Vec<Option<Command>>,
 }
 
 impl Keeping {
-    pub(super) fn new(options: MapOptions, author: Author, parts: Parts) -> Keeping {
-        let clock = parts.clock;
-        let streams = parts.progress.len();
+    pub(super) fn new(
+        options: MapOptions,
+        author: Author,
+        engine: Engine,
+        shared: Shares,
+    ) -> Keeping {
+        let clock = shared.clock;
+        let streams = shared.progress.len();
         let node = Node {
             incarnation: author.incarnation,
             zone: options.zone,
             link: options.link,
             clients: options.clients,
-            weight: parts.door.weight.load(Ordering::Relaxed),
+            weight: shared.door.weight.load(Ordering::Relaxed),
             streams: vec![Report::default(); streams],
             level: Level::known().number(),
             ..Node::default()
@@ -128,12 +144,15 @@ impl Keeping {
             heard: Moment::ZERO,
             asked: JoinSet::new(),
             is_asking: false,
+            is_looking: false,
             ended: vec![0; streams],
             applied: vec![(0, Load::default()); streams],
             ticks: 0,
             says: Says::default(),
+            complained: None,
             untold: (0..streams).map(|_| None).collect(),
-            parts,
+            engine,
+            shared,
         }
     }
 
@@ -142,13 +161,13 @@ impl Keeping {
         let mut ticks = ticks();
         loop {
             tokio::select! {
-                _ = self.parts.end.changed() => return,
+                _ = self.shared.end.changed() => return,
                 Some(said) = self.asked.join_next() => {
                     if let Ok(said) = said {
                         self.on_said(said);
                     }
                 }
-                entry = or_never(self.watch.as_mut().map(Watch::next)) => self.on_entry(entry),
+                change = or_never(self.watch.as_mut().map(Watch::next)) => self.on_change(change),
                 _ = ticks.tick() => self.on_tick(),
             }
             self.perform();
@@ -173,7 +192,10 @@ impl Keeping {
                     self.heard = now;
                 }
             }
-            Said::Leader(has_leader) => self.keeper.on_leader(now, has_leader),
+            Said::Leader(has_leader) => {
+                self.is_looking = false;
+                self.keeper.on_leader(now, has_leader);
+            }
         }
     }
 
@@ -186,36 +208,53 @@ impl Keeping {
 
     fn ask_for_watch(&mut self) {
         if !std::mem::replace(&mut self.is_asking, true) {
-            let engine = self.parts.engine.clone();
+            let engine = self.engine.clone();
             self.asked
                 .spawn(async move { Said::Watching(watch_map(&engine).await) });
         }
     }
 
-    fn on_entry(&mut self, entry: Option<(Revision, Entry)>) {
+    fn on_change(&mut self, change: Option<(Revision, Change)>) {
         let now = self.clock.now();
         self.heard = now;
-        match entry {
-            Some((revision, Entry::Home(stream, home))) => {
+        let Some((revision, change)) = change else {
+            self.watch = None;
+            return;
+        };
+        match change {
+            Change::Put(Entry::Home(stream, home)) => {
                 self.keeper.on_home(now, stream, revision, home);
             }
-            Some((revision, Entry::Node(name, node))) => {
+            Change::Put(Entry::Node(name, node)) => {
                 self.keeper.on_node(now, &name, revision, node);
             }
-            Some((_, Entry::Deployment(deployment))) => {
+            Change::Put(Entry::Deployment(deployment)) => {
                 let level = Level::new(deployment.format);
-                self.parts.store.agree(level);
-                let known = &self.parts.door.level;
+                self.shared.store.agree(level);
+                let known = &self.shared.door.level;
                 known.fetch_max(level.number(), Ordering::Relaxed);
             }
-            None => self.watch = None,
+            Change::Gone(Key::Home(stream)) => self.keeper.on_home_gone(now, stream, revision),
+            Change::Gone(Key::Node(name)) => self.keeper.on_node_gone(now, &name, revision),
+        }
+    }
+
+    /// Says that the map has entries of too many nodes, but not with each renewal of one.
+    fn complain(&mut self, now: Moment) {
+        let Some(name) = self.keeper.take_passed_over() else {
+            return;
+        };
+        let is_late = |said: Moment| now.saturating_since(said) >= COMPLAIN_EVERY;
+        if self.complained.is_none_or(is_late) && self.shared.events.tell(Event::TooManyNodes(name))
+        {
+            self.complained = Some(now);
         }
     }
 
     fn on_tick(&mut self) {
         let now = self.clock.now();
         self.ticks = self.ticks.wrapping_add(1);
-        let door = &self.parts.door;
+        let door = &self.shared.door;
         let says = Says {
             is_draining: door.is_draining.load(Ordering::Relaxed),
             is_slow: door.is_slow.load(Ordering::Relaxed),
@@ -228,11 +267,11 @@ impl Keeping {
             // Whoever gives homes out hears of it now, and not with the next renewal.
             self.keeper.renew_now(now);
         }
-        if self.parts.door.is_leaving.load(Ordering::Relaxed) {
+        if self.shared.door.is_leaving.load(Ordering::Relaxed) {
             self.keeper.leave(now);
         }
-        for at in 0..self.parts.progress.len() {
-            let shown = *lock(&self.parts.progress[at]);
+        for at in 0..self.shared.progress.len() {
+            let shown = *lock(&self.shared.progress[at]);
             if shown.ended > self.ended[at] {
                 self.ended[at] = shown.ended;
                 let stream = StreamId(at as u16);
@@ -240,21 +279,24 @@ impl Keeping {
                     .on_ended(now, stream, shown.ended, shown.mark.epoch);
             }
         }
-        for name in lock(&self.parts.door.refusing).iter() {
+        for name in lock(&self.shared.door.refusing).iter() {
             self.keeper.on_refused(name);
         }
         self.keeper.on_time(now);
+        self.complain(now);
     }
 
     fn look(&mut self) {
         if self.watch.is_none() {
             self.ask_for_watch();
         }
-        let engine = self.parts.engine.clone();
-        self.asked
-            .spawn(async move { Said::Leader(engine.map_leader().await.is_some()) });
-        let reports = (0..self.parts.progress.len()).map(|at| {
-            let shown = *lock(&self.parts.progress[at]);
+        if !std::mem::replace(&mut self.is_looking, true) {
+            let engine = self.engine.clone();
+            self.asked
+                .spawn(async move { Said::Leader(engine.map_leader().await.is_some()) });
+        }
+        let reports = (0..self.shared.progress.len()).map(|at| {
+            let shown = *lock(&self.shared.progress[at]);
             let (before, load) = &mut self.applied[at];
             load.add(shown.stats.applied.saturating_sub(*before));
             *before = shown.stats.applied;
@@ -265,7 +307,7 @@ impl Keeping {
             }
         });
         let reports = reports.collect();
-        let door = &self.parts.door;
+        let door = &self.shared.door;
         let weight = match self.says.is_draining {
             // Older nodes know no other word for it.
             true => 0,
@@ -294,11 +336,11 @@ impl Keeping {
         }
         self.tell_all();
         let until = self.keeper.acts_until().as_nanos();
-        self.parts.door.acts_until.store(until, Ordering::Relaxed);
+        self.shared.door.acts_until.store(until, Ordering::Relaxed);
         let has_left = self.keeper.has_left();
-        self.parts.door.has_left.store(has_left, Ordering::Relaxed);
+        self.shared.door.has_left.store(has_left, Ordering::Relaxed);
         let view = self.keeper.view(self.clock.now());
-        let shown = &mut *lock(&self.parts.door.view);
+        let shown = &mut *lock(&self.shared.door.view);
         if **shown != view {
             *shown = Arc::new(view);
         }
@@ -324,7 +366,7 @@ impl Keeping {
 
     /// Tells the streams that have room for it what there is to tell.
     fn tell_all(&mut self) {
-        for (to, untold) in self.parts.streams.iter().zip(&mut self.untold) {
+        for (to, untold) in self.shared.streams.iter().zip(&mut self.untold) {
             let Some(command) = untold.take() else {
                 continue;
             };

@@ -5,15 +5,15 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use stdx::{Clock, SystemClock};
-use store::{Follower, Store, StoreError, Writer};
+use store::{Store, StoreError, StreamMark, Writer};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::snapshots::{self, Place};
 use super::ticks::{TICK, or_never, ticks};
 use super::{
-    Appending, Command, Event, Events, Hear, Options, Outcome, Progress, Shared, Word, is_home,
-    lock,
+    Appending, Command, Event, Events, Hear, Options, Outcome, Progress, Shared, Word, Writing,
+    is_home, lock,
 };
 use crate::engine::{Engine, Messages};
 use crate::journal::member::{Effect, Member};
@@ -40,7 +40,7 @@ pub(super) struct Parts {
     pub(super) stream: StreamId,
     pub(super) engine: Engine,
     pub(super) store: Store,
-    pub(super) follower: Shared<Follower>,
+    pub(super) follower: Writing,
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) events: Events,
     pub(super) progress: Shared<Progress>,
@@ -53,7 +53,7 @@ enum Said {
     Last(Option<Seq>),
     Consumer(Option<Messages>),
     End(Option<(Seq, Seq)>),
-    Loaded(Result<Place, String>),
+    Fetched(Result<(), String>),
     Stored,
 }
 
@@ -70,6 +70,8 @@ pub(super) struct Task {
     messages: Option<Messages>,
     /// A consumer is being made.
     is_asking: bool,
+    /// The stream's end was asked for: not once more before that is answered.
+    is_looking: bool,
     /// A snapshot is needed, or on its way.
     needs_snapshot: bool,
     is_loading: bool,
@@ -86,10 +88,11 @@ pub(super) struct Task {
 }
 
 impl Task {
+    /// Not on a thread of a runtime.
     pub(super) fn new(options: &Options, author: Author, parts: Parts) -> Result<Task, StoreError> {
         let ranges = options.layout.ranges(parts.stream);
         let place = Place::new(&options.folder, &author, parts.stream, ranges.clone());
-        let follower = lock(&parts.follower);
+        let follower = parts.follower.blocking_lock();
         let replica = Replica::new(options.replica.clone(), parts.stream.0, ranges, &follower)?;
         drop(follower);
         lock(&parts.progress).lag_ms = COLD_LAG_MS;
@@ -104,6 +107,7 @@ impl Task {
             asked: JoinSet::new(),
             messages: None,
             is_asking: false,
+            is_looking: false,
             needs_snapshot: false,
             is_loading: false,
             has_caught_up: false,
@@ -127,13 +131,13 @@ impl Task {
                 },
                 Some(said) = self.asked.join_next() => {
                     if let Ok(said) = said {
-                        self.on_said(said);
+                        self.on_said(said).await;
                     }
                 }
                 message = or_never(self.messages.as_mut().map(Messages::next)) => {
-                    self.on_message(message);
+                    self.on_message(message).await;
                 }
-                _ = ticks.tick() => self.on_tick(),
+                _ = ticks.tick() => self.on_tick().await,
             }
             self.perform();
         }
@@ -191,12 +195,17 @@ impl Task {
         }
     }
 
-    fn on_said(&mut self, said: Said) {
+    async fn on_said(&mut self, said: Said) {
         let now = self.clock.now();
-        let follower = &mut *lock(&self.parts.follower);
         match said {
-            Said::Answer(number, answer) => self.member.on_answer(now, number, answer, follower),
-            Said::Found(seq, found) => self.member.on_found(now, seq, &found, follower),
+            Said::Answer(number, answer) => {
+                let follower = &mut *self.parts.follower.lock().await;
+                self.member.on_answer(now, number, answer, follower);
+            }
+            Said::Found(seq, found) => {
+                let follower = &mut *self.parts.follower.lock().await;
+                self.member.on_found(now, seq, &found, follower);
+            }
             Said::Last(last) => self.member.on_last(now, last),
             Said::Consumer(messages) => {
                 self.is_asking = false;
@@ -204,39 +213,49 @@ impl Task {
                 self.stalled = 0;
             }
             Said::End(Some((first, last))) => {
-                lock(&self.parts.progress).last = last;
+                self.is_looking = false;
+                let mut shown = lock(&self.parts.progress);
+                (shown.first, shown.last) = (first, last);
+                drop(shown);
                 self.has_caught_up |= self.member.mark().seq >= last;
                 // With everything purged no message comes that would show the gap.
                 self.needs_snapshot |= first > self.member.mark().seq + 1;
             }
-            Said::End(None) => {}
-            Said::Loaded(place) => {
+            Said::End(None) => self.is_looking = false,
+            Said::Fetched(fetched) => {
                 self.is_loading = false;
                 self.retry_in = TICKS_PER_RETRY;
-                let loaded = place.and_then(|place| place.load(follower));
-                match loaded {
-                    Ok(mark) => {
-                        self.needs_snapshot = false;
-                        self.messages = None;
-                        self.member.on_snapshot(follower);
-                        let mut shown = lock(&self.parts.progress);
-                        shown.snapshots_loaded += 1;
-                        shown.is_stuck = false;
-                        drop(shown);
-                        let event = Event::Loaded(self.parts.stream, mark.seq);
-                        tell(&self.parts, event);
-                    }
-                    Err(why) => tell(&self.parts, Event::Stuck(self.parts.stream, why)),
-                }
+                let loaded = match fetched {
+                    Ok(()) => self.place.load(&self.parts.follower).await,
+                    Err(why) => Err(why),
+                };
+                self.on_loaded(loaded).await;
             }
             Said::Stored => {}
         }
     }
 
-    fn on_message(&mut self, message: Option<(Seq, Bytes)>) {
+    async fn on_loaded(&mut self, loaded: Result<StreamMark, String>) {
+        match loaded {
+            Ok(mark) => {
+                self.needs_snapshot = false;
+                self.messages = None;
+                self.member
+                    .on_snapshot(&mut *self.parts.follower.lock().await);
+                let mut shown = lock(&self.parts.progress);
+                shown.snapshots_loaded += 1;
+                shown.is_stuck = false;
+                drop(shown);
+                tell(&self.parts, Event::Loaded(self.parts.stream, mark.seq));
+            }
+            Err(why) => tell(&self.parts, Event::Stuck(self.parts.stream, why)),
+        }
+    }
+
+    async fn on_message(&mut self, message: Option<(Seq, Bytes)>) {
         match message {
             Some((seq, bytes)) => {
-                let follower = &mut *lock(&self.parts.follower);
+                let follower = &mut *self.parts.follower.lock().await;
                 self.member
                     .on_message(self.clock.now(), seq, &bytes, follower);
             }
@@ -251,9 +270,10 @@ impl Task {
         self.retry_in = TICKS_PER_RETRY;
     }
 
-    fn on_tick(&mut self) {
+    async fn on_tick(&mut self) {
         let now = self.clock.now();
-        self.member.on_time(now, &mut lock(&self.parts.follower));
+        self.member
+            .on_time(now, &mut *self.parts.follower.lock().await);
         self.ticks = self.ticks.wrapping_add(1);
         self.retry_in = self.retry_in.saturating_sub(1);
         let mark = self.member.mark();
@@ -289,7 +309,9 @@ impl Task {
             // Enough was waited.
             self.retry_in = 0;
         }
-        if self.ticks.is_multiple_of(TICKS_PER_LOOK) {
+        if self.ticks.is_multiple_of(TICKS_PER_LOOK)
+            && !std::mem::replace(&mut self.is_looking, true)
+        {
             self.ask(|engine, stream| async move { Said::End(engine.bounds(stream).await) });
         }
         if self.needs_snapshot {
@@ -309,11 +331,10 @@ impl Task {
             return;
         }
         self.is_loading = true;
-        let (engine, place) = (self.parts.engine.clone(), self.place.clone());
-        self.asked.spawn(async move {
-            let fetched = snapshots::fetch(&engine, &place).await;
-            Said::Loaded(fetched.map(|()| place))
-        });
+        let (engine, store) = (self.parts.engine.clone(), self.parts.store.clone());
+        let place = self.place.clone();
+        self.asked
+            .spawn(async move { Said::Fetched(snapshots::fetch(&engine, &store, &place).await) });
     }
 
     fn ask<F>(&mut self, ask: impl FnOnce(Engine, StreamId) -> F)

@@ -2,7 +2,7 @@
 //! a deployment share.
 
 use async_nats::jetstream::context::KeyValueErrorKind;
-use async_nats::jetstream::kv::UpdateErrorKind;
+use async_nats::jetstream::kv::{CreateErrorKind, UpdateErrorKind};
 use async_nats::jetstream::{ErrorCode, kv};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -14,7 +14,10 @@ use crate::map::{Home, Key, Node, Revision};
 
 /// The bucket with homes and leases.
 #[derive(Clone)]
-pub struct Bucket(kv::Store);
+pub struct Bucket {
+    entries: kv::Store,
+    engine: Engine,
+}
 
 /// What an entry says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,16 +67,32 @@ impl Entry {
     }
 }
 
+/// What a watch shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// An entry is this now.
+    Put(Entry),
+    /// There is none any more: an operator deleted it with the engine's tools. What is left is a
+    /// mark, which has a revision too.
+    Gone(Key),
+}
+
 /// Entries as they change.
 pub struct Watch(kv::Watch);
 
 impl Watch {
     /// The next change with its revision, or `None` when the watch is of no use any more.
-    pub async fn next(&mut self) -> Option<(Revision, Entry)> {
+    pub async fn next(&mut self) -> Option<(Revision, Change)> {
         loop {
             let entry = self.0.next().await?.ok()?;
-            if let Some(found) = Entry::decode(&entry.key, &entry.value) {
-                return Some((entry.revision, found));
+            let change = match entry.operation {
+                kv::Operation::Put => Entry::decode(&entry.key, &entry.value).map(Change::Put),
+                kv::Operation::Delete | kv::Operation::Purge => {
+                    Key::parse(&entry.key).map(Change::Gone)
+                }
+            };
+            if let Some(change) = change {
+                return Some((entry.revision, change));
             }
         }
     }
@@ -87,8 +106,15 @@ impl Engine {
     pub async fn map(&self) -> Result<Bucket, EngineError> {
         let bucket = self.layout.map_bucket();
         let asked = format!("bucket {bucket}");
-        match self.jetstream.get_key_value(&bucket).await {
-            Ok(found) => Ok(Bucket(found)),
+        let found = self.jetstream.get_key_value(&bucket);
+        let Some(found) = self.ask(self.answer_within, found).await else {
+            return Err(silent(asked, &"no answer"));
+        };
+        match found {
+            Ok(entries) => Ok(Bucket {
+                entries,
+                engine: self.clone(),
+            }),
             Err(error) if error.kind() == KeyValueErrorKind::InvalidStoreName => {
                 Err(failed(asked)(&"a stream has its name that is no bucket"))
             }
@@ -119,13 +145,26 @@ pub enum Put {
 }
 
 impl Bucket {
-    /// Changes an entry if it has this revision (0: there is none).
+    /// Changes an entry if it has this revision (0: there is none, or it was deleted).
     pub async fn put(&self, expected: Revision, entry: &Entry) -> Put {
         let key = entry.key();
-        match self.0.update(key, entry.encode(), expected).await {
-            Ok(revision) => Put::Stored(revision),
-            Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => Put::Overtaken,
-            Err(_) => Put::Silence,
+        if expected == 0 {
+            let create = self.entries.create(key, entry.encode());
+            return match self.engine.ask(self.engine.answer_within, create).await {
+                Some(Ok(revision)) => Put::Stored(revision),
+                Some(Err(error)) if error.kind() == CreateErrorKind::AlreadyExists => {
+                    Put::Overtaken
+                }
+                Some(Err(_)) | None => Put::Silence,
+            };
+        }
+        let put = self.entries.update(key, entry.encode(), expected);
+        match self.engine.ask(self.engine.answer_within, put).await {
+            Some(Ok(revision)) => Put::Stored(revision),
+            Some(Err(error)) if error.kind() == UpdateErrorKind::WrongLastRevision => {
+                Put::Overtaken
+            }
+            Some(Err(_)) | None => Put::Silence,
         }
     }
 
@@ -137,10 +176,10 @@ impl Bucket {
         let asked = "the deployment's entry in the map";
         // Invariant: it is a plain struct.
         let bytes: Bytes = serde_json::to_vec(made).expect("an entry is JSON").into();
-        let Err(refused) = self.0.create(deployment::KEY, bytes).await else {
+        let Err(refused) = self.entries.create(deployment::KEY, bytes).await else {
             return Ok(made.clone());
         };
-        match self.0.get(deployment::KEY).await {
+        match self.entries.get(deployment::KEY).await {
             Ok(Some(found)) => {
                 serde_json::from_slice(&found).map_err(|error| failed(asked)(&error))
             }
@@ -156,7 +195,7 @@ impl Bucket {
     /// [`EngineError::Silent`], or what is there cannot be read.
     pub async fn find_deployment(&self) -> Result<Option<(Revision, Deployment)>, EngineError> {
         let asked = "the deployment's entry in the map";
-        let entry = self.0.entry(deployment::KEY).await;
+        let entry = self.entries.entry(deployment::KEY).await;
         let entry = entry.map_err(|error| silent(asked, &error))?;
         let Some(entry) = entry.filter(|entry| entry.operation == kv::Operation::Put) else {
             return Ok(None);
@@ -181,13 +220,30 @@ impl Bucket {
             Some(to) => {
                 // Invariant: it is a plain struct.
                 let bytes: Bytes = serde_json::to_vec(to).expect("an entry is JSON").into();
-                let changed = self.0.update(key, bytes, revision).await;
+                let changed = self.entries.update(key, bytes, revision).await;
                 changed.map(drop).map_err(|error| silent(&error))
             }
             None => {
-                let removed = self.0.delete_expect_revision(key, Some(revision)).await;
+                let removed = self
+                    .entries
+                    .delete_expect_revision(key, Some(revision))
+                    .await;
                 removed.map_err(|error| silent(&error))
             }
+        }
+    }
+
+    /// The last life of a node's process, if the map has an entry of it.
+    ///
+    /// # Errors
+    /// [`EngineError::Silent`].
+    pub async fn life(&self, node: &str) -> Result<Option<u64>, EngineError> {
+        let key = Key::Node(node.to_owned()).name();
+        let found = self.entries.get(&key).await;
+        let found = found.map_err(|error| silent("this node's entry in the map", &error))?;
+        match found.and_then(|value| Entry::decode(&key, &value)) {
+            Some(Entry::Node(_, node)) => Ok(Some(node.incarnation)),
+            _ => Ok(None),
         }
     }
 
@@ -197,11 +253,15 @@ impl Bucket {
     /// What the engine said.
     pub async fn entries(&self) -> Result<Vec<(Revision, Entry)>, EngineError> {
         let fail = || failed("entries of the map");
-        let mut keys = self.0.keys().await.map_err(|error| fail()(&error))?;
+        let mut keys = self.entries.keys().await.map_err(|error| fail()(&error))?;
         let mut entries = Vec::new();
         while let Some(key) = keys.next().await {
             let key = key.map_err(|error| fail()(&error))?;
-            let entry = self.0.entry(&key).await.map_err(|error| fail()(&error))?;
+            let entry = self
+                .entries
+                .entry(&key)
+                .await
+                .map_err(|error| fail()(&error))?;
             let entry = entry
                 .and_then(|entry| Some((entry.revision, Entry::decode(&entry.key, &entry.value)?)));
             entries.extend(entry);
@@ -214,9 +274,10 @@ impl Bucket {
     /// # Errors
     /// What the engine said.
     pub async fn watch(&self) -> Result<Watch, EngineError> {
-        let watched = self.0.watch_with_history(">").await;
-        watched
-            .map(Watch)
-            .map_err(|error| failed("watch of the map")(&error))
+        let fail = || failed("watch of the map");
+        let watched = self.entries.watch_with_history(">");
+        let watched = self.engine.ask(self.engine.part_within, watched).await;
+        let watched = watched.ok_or_else(|| fail()(&"no answer"))?;
+        watched.map(Watch).map_err(|error| fail()(&error))
     }
 }

@@ -46,8 +46,11 @@ fn is_full(why: &str) -> bool {
 impl Engine {
     pub(super) async fn bucket(&self) -> Result<ObjectStore, EngineError> {
         let bucket = self.layout.snapshot_bucket();
-        let found = self.jetstream.get_object_store(&bucket).await;
-        found.map_err(|error| failed(format!("bucket {bucket}"))(&error))
+        let asked = format!("bucket {bucket}");
+        let found = self.jetstream.get_object_store(&bucket);
+        let found = self.ask(self.answer_within, found).await;
+        let found = found.ok_or_else(|| silent(&asked, &"no answer"))?;
+        found.map_err(|error| failed(&asked)(&error))
     }
 
     /// Stores a file as the snapshot at a sequence.
@@ -140,6 +143,16 @@ impl Engine {
         }
     }
 
+    /// Removes the snapshot at a sequence.
+    ///
+    /// # Errors
+    /// What the engine said, also if there is none.
+    pub async fn remove_snapshot(&self, stream: StreamId, seq: Seq) -> Result<(), EngineError> {
+        let name = name(stream, seq);
+        let deleted = self.bucket().await?.delete(&name).await;
+        deleted.map_err(|error| failed(format!("snapshot {name}"))(&error))
+    }
+
     /// Removes all but the newest snapshots of a stream.
     ///
     /// # Errors
@@ -147,11 +160,8 @@ impl Engine {
     pub async fn forget_snapshots(&self, stream: StreamId) -> Result<(), EngineError> {
         let snapshots = self.snapshots(stream).await?;
         let too_many = snapshots.len().saturating_sub(SNAPSHOTS_MAX);
-        let bucket = self.bucket().await?;
         for seq in &snapshots[..too_many] {
-            let name = name(stream, *seq);
-            let deleted = bucket.delete(&name).await;
-            deleted.map_err(|error| failed(format!("snapshot {name}"))(&error))?;
+            self.remove_snapshot(stream, *seq).await?;
         }
         Ok(())
     }

@@ -92,6 +92,7 @@ impl Engine {
                 denies_purge: config.deny_purge,
                 age_max: config.max_age,
                 messages_max: config.max_messages,
+                bytes_max: config.max_bytes,
                 messages_per_subject_max: config.max_messages_per_subject,
                 keeps_all: config.retention == RetentionPolicy::Limits,
                 message_size_max: config.max_message_size,

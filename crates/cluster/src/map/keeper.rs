@@ -15,7 +15,7 @@
 //! | anybody | this process ends | it stops, and ends its own lease: nobody waits until that lapses |
 //! | a node whose lease has ended, or nobody | this one is the coordinator | another one is chosen |
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use stdx::Moment;
@@ -88,6 +88,8 @@ pub struct Keeper {
     node: Node,
     revision: Revision,
     nodes: BTreeMap<String, (Revision, Node)>,
+    /// Nodes whose entries an operator deleted, while homes name them: their leases have ended.
+    gone: BTreeSet<String>,
     streams: Vec<Stream>,
     leases: Leases,
     own: OwnLease,
@@ -113,6 +115,7 @@ impl Keeper {
             node,
             revision: 0,
             nodes: BTreeMap::new(),
+            gone: BTreeSet::new(),
             streams: (0..streams).map(|_| Stream::default()).collect(),
             renew_at: now,
             fence_at: BTreeMap::new(),
@@ -231,8 +234,54 @@ impl Keeper {
             self.on_own(now, revision, &node);
         }
         if self.leases.is_alive(now, name) {
+            self.gone.remove(name);
             self.nodes.insert(name.to_owned(), (revision, node));
         }
+    }
+
+    /// A node's entry was deleted, in this revision. No renewal of before can succeed any more: it
+    /// is as if the lease had been ended, until the node makes an entry again.
+    pub fn on_node_gone(&mut self, now: Moment, name: &str, revision: Revision) {
+        let known = self.nodes.get(name).map_or(0, |(known, _)| *known);
+        if revision <= known {
+            return;
+        }
+        if name == self.author.node && revision > self.revision {
+            let is_fenced = true;
+            let entry = Node {
+                is_fenced,
+                ..Node::default()
+            };
+            self.on_own(now, revision, &entry);
+        }
+        self.nodes.remove(name);
+        self.leases.forget(name);
+        self.gone.insert(name.to_owned());
+        self.forget_gone();
+    }
+
+    /// Nobody asks about a node that is gone and that no home names.
+    fn forget_gone(&mut self) {
+        if self.gone.is_empty() {
+            return; // As nearly always.
+        }
+        let homes = self.streams.iter().filter_map(|at| at.entry.as_ref());
+        let named: BTreeSet<&String> = homes
+            .flat_map(|(_, home)| home.after.iter().chain([&home.node]))
+            .collect();
+        let leases = &mut self.leases;
+        self.gone.retain(|name| {
+            let is_named = named.contains(name);
+            if !is_named {
+                leases.forget(name);
+            }
+            is_named
+        });
+    }
+
+    /// A node that is not seen, as the map has entries of too many: the last since this was asked.
+    pub fn take_passed_over(&mut self) -> Option<String> {
+        self.leases.take_passed_over()
     }
 
     /// This node's entry is newer than this process knew: a renewal whose answer was lost, what an
@@ -279,7 +328,25 @@ impl Keeper {
             self.leases.expect(now, node);
         }
         at.entry = Some((revision, home));
+        self.forget_gone();
         self.settle(now, stream);
+    }
+
+    /// The entry of a stream's home was deleted, in this revision. Who is the home is so still: it
+    /// puts the entry there again, and whoever changes it next does so from this revision.
+    pub fn on_home_gone(&mut self, now: Moment, stream: StreamId, revision: Revision) {
+        let at = self.streams.get_mut(usize::from(stream.0));
+        let Some((known, home)) = at.and_then(|at| at.entry.as_mut()) else {
+            return;
+        };
+        if *known >= revision {
+            return;
+        }
+        *known = revision;
+        if home.node == self.author.node {
+            let home = home.clone();
+            self.change(now, stream, revision, home);
+        }
     }
 
     /// A tenure of this process ended, or did not begin; `seen` is the newest epoch in the stream.
@@ -317,7 +384,7 @@ impl Keeper {
 
     fn has_ended(&self, node: &str) -> bool {
         let entry = self.nodes.get(node);
-        entry.is_some_and(|(_, node)| node.is_fenced)
+        self.gone.contains(node) || entry.is_some_and(|(_, node)| node.is_fenced)
     }
 
     fn settle(&mut self, now: Moment, stream: StreamId) {

@@ -15,7 +15,8 @@ use stdx::Moment;
 use crate::flaw::{self, Flaw};
 use crate::map::Revision;
 
-/// Most nodes whose leases are watched; more are never seen as alive.
+/// Most nodes whose leases are watched, those that have gone included for as long as the map has
+/// entries of them; more are never seen as alive.
 pub const NODES_MAX: usize = 256;
 
 struct Seen {
@@ -30,6 +31,8 @@ pub struct Leases {
     lapse_after: Duration,
     seen: BTreeMap<String, Seen>,
     has_leader: bool,
+    /// A node that was not watched, of those that nobody has asked about yet.
+    passed_over: Option<String>,
 }
 
 impl Leases {
@@ -39,6 +42,7 @@ impl Leases {
             lapse_after,
             seen: BTreeMap::new(),
             has_leader: true,
+            passed_over: None,
         }
     }
 
@@ -54,7 +58,7 @@ impl Leases {
                 };
             }
             Some(_) => {}
-            None if is_full => {}
+            None if is_full => self.passed_over = Some(node.to_owned()),
             None => {
                 let seen = Seen {
                     revision,
@@ -71,6 +75,12 @@ impl Leases {
         if let Some(seen) = self.seen.get_mut(node) {
             seen.is_refused = true;
         }
+    }
+
+    /// A node that has an entry and is not watched, as there are too many: the last one since this
+    /// was asked.
+    pub fn take_passed_over(&mut self) -> Option<String> {
+        self.passed_over.take()
     }
 
     /// A node's entry is gone.
@@ -217,13 +227,22 @@ mod tests {
         assert!(!own.may_act(at(8)));
     }
 
-    /// Goal: more nodes than the bound are not watched.
+    /// Goal: more nodes than the bound are not watched, which is said; one whose entry is gone
+    /// makes room.
     #[test]
     fn leases_are_bounded() {
         let mut leases = Leases::new(T);
-        for node in 0..=NODES_MAX {
+        for node in 0..NODES_MAX {
             leases.on_revision(at(0), &node.to_string(), 1);
         }
-        assert!(!leases.is_alive(at(0), &NODES_MAX.to_string()));
+        assert_eq!(leases.take_passed_over(), None);
+        leases.on_revision(at(0), "one more", 1);
+        assert!(!leases.is_alive(at(0), "one more"));
+        assert_eq!(leases.take_passed_over().as_deref(), Some("one more"));
+        assert_eq!(leases.take_passed_over(), None);
+        leases.forget("0");
+        leases.on_revision(at(1), "one more", 2);
+        assert!(leases.is_alive(at(1), "one more"));
+        assert_eq!(leases.take_passed_over(), None);
     }
 }

@@ -59,6 +59,25 @@ fn an_engine_is_checked() {
     let servers = Servers::start(true);
     servers.create(&layout);
     assert_eq!(observe::run(&servers.observe(&layout, false)).unwrap(), []);
+    servers.limit(&layout.stream_name(STREAM), 1 << 20);
+    let found = observe::run(&servers.observe(&layout, false)).unwrap();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].mend.contains("--max-bytes -1"), "{found:?}");
+}
+
+/// Goal: an engine that asks for a password is reached with that of the addresses, and who has
+/// another one, or none, is told why he is not let in.
+#[test]
+fn an_engine_may_ask_for_a_password() {
+    let servers = Servers::start(true);
+    for options in servers.options_of_strangers() {
+        let refused = servers::runtime().block_on(Engine::connect(&options, layout()));
+        let Err(EngineError::Unreachable(why)) = refused else {
+            panic!("he is let in");
+        };
+        assert!(why.contains("authorization"), "{why}");
+    }
+    servers.ask(&layout(), async |_| {});
 }
 
 /// Goal: a server that stores nothing is named, and keeps no node from starting while the others
@@ -85,6 +104,35 @@ fn a_server_without_jetstream_is_away() {
     servers.kill(1);
     servers.run(1);
     Node::until("nothing is wrong", || finds(&[]));
+}
+
+/// Goal: a node knows which servers are away, one that stores nothing included, and how full the
+/// others are.
+#[test]
+fn a_node_knows_how_the_servers_are() {
+    let mut servers = Servers::start(true);
+    servers.create(&layout());
+    let node = Node::watching(&servers, &layout());
+    let away = || node.driver().servers().away.len();
+    Node::until("all are asked", || {
+        node.driver().servers().fullest.is_some()
+    });
+    let stored = node.driver().servers().fullest.unwrap();
+    assert!(stored.bytes < stored.bytes_max, "{stored:?}");
+    assert_eq!((node.driver().servers().asked, away()), (3, 0));
+    servers.kill(1);
+    Node::until("it is away", || away() == 1);
+    servers.run_bare(1);
+    Node::until("it stores nothing", || {
+        let servers = node.driver().servers();
+        servers
+            .away
+            .iter()
+            .any(|(_, why)| why.contains("JetStream"))
+    });
+    servers.kill(1);
+    servers.run(1);
+    Node::until("it is back", || away() == 0);
 }
 
 /// Goal: nodes that come first and all at once agree on what all share.
@@ -236,6 +284,8 @@ fn publishes_do_not_wait_for_a_connection() {
                 Some((_, last)) => return last,
                 None => assert!(started.elapsed() < within, "no leader"),
             }
+            // Without a connection it answers at once.
+            std::thread::sleep(Duration::from_millis(20));
         }
     };
     assert_eq!(last(Duration::from_secs(40)), 0);
@@ -528,6 +578,42 @@ fn nodes_with_a_map_find_homes() {
     Node::until("the new one has a share", || {
         homes(&[&other, &again]) == [1, 1] && layout().streams().any(|s| again.is_home(s))
     });
+}
+
+/// Goal: an entry that an operator deleted is none: a node that lives makes its own again, one that
+/// has gone is in no view of the map, and may come back under its name.
+#[test]
+fn an_entry_that_was_deleted_is_none() {
+    let servers = Servers::start(true);
+    servers.create(&layout());
+    let life = |wall| deployment::life(&servers.options(), &layout(), ("b", wall)).unwrap();
+    assert_eq!(life(7), 7, "the map knows of none");
+    let a = Node::with_map(&servers, &layout(), "a", 1);
+    let b = Node::with_map(&servers, &layout(), "b", 50);
+    let has_share = |node: &Node| layout().streams().any(|stream| node.is_home(stream));
+    Node::until("both have a share", || has_share(&a) && has_share(&b));
+    assert_eq!(life(7), 51, "its clock was set back");
+    assert_eq!(life(70), 70);
+    let ended = || -> u64 {
+        let ended = |stream| b.driver().progress(stream).tenures_ended;
+        layout().streams().map(ended).sum()
+    };
+    let before = ended();
+    servers.delete(&layout(), "node.b");
+    Node::until("its tenures end", || ended() > before);
+    Node::until("its entry is there again", || life(7) == 51);
+    Node::until("it takes part again", || has_share(&a) && has_share(&b));
+    drop(b);
+    Node::until("it is gone", || {
+        layout().streams().all(|stream| a.is_home(stream))
+    });
+    servers.delete(&layout(), "node.b");
+    Node::until("nobody knows it", || {
+        !a.driver().map().nodes.contains_key("b")
+    });
+    Node::until("nor does the map", || life(7) == 7);
+    let b = Node::with_map(&servers, &layout(), "b", 51);
+    Node::until("it is back", || has_share(&a) && has_share(&b));
 }
 
 /// Goal: a node that the engine did not answer for long takes part again as soon as it does, and

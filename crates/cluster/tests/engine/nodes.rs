@@ -64,6 +64,15 @@ impl Node {
         Node::run(servers, options, "a", 1)
     }
 
+    /// The same, which asks the servers all the time how they are.
+    pub(crate) fn watching(servers: &Servers, layout: &Layout) -> Node {
+        let folder = servers.folder().to_owned();
+        let mut options = Options::new(servers.options(), layout.clone(), folder);
+        options.monitor = servers.observe(layout, false).monitor;
+        options.monitor_pause = Duration::from_millis(50);
+        Node::run(servers, options, "a", 1)
+    }
+
     /// The same, connected to this server.
     pub(crate) fn start_at(server: usize, servers: &Servers, layout: &Layout, name: &str) -> Node {
         let folder = servers.folder().to_owned();

@@ -15,6 +15,10 @@ use tokio::runtime::{Builder, Runtime};
 
 const SERVERS: usize = 3;
 
+/// What their clients have to know, and the same where an address has it.
+const PASSWORD: &str = "p@ss/word";
+const IN_AN_ADDRESS: &str = "p%40ss%2Fword";
+
 pub(crate) struct Servers {
     folder: tempfile::TempDir,
     binary: PathBuf,
@@ -99,9 +103,12 @@ impl Servers {
             true => format!("jetstream {{ store_dir: \"{folder}\"\n {sync}\n }}\n"),
             false => String::new(),
         };
+        // Servers of another test, which may come to ports that were theirs, are refused.
+        let name = self.folder.path().display();
         let text = format!(
             "server_name: n{server}\nlisten: 127.0.0.1:{client}\nhttp: 127.0.0.1:{monitor}\n\
-             {jetstream}cluster {{ name: test\n listen: 127.0.0.1:{route}\n routes: [{}]\n \
+             authorization {{ user: roost, password: \"{PASSWORD}\" }}\n\
+             {jetstream}cluster {{ name: \"{name}\"\n listen: 127.0.0.1:{route}\n routes: [{}]\n \
              no_advertise: {} }}\n",
             routes.join(", "),
             !self.tells
@@ -145,8 +152,18 @@ impl Servers {
         engine::Options::new(vec![self.address(server)])
     }
 
+    /// Those of who does not know the password.
+    pub(crate) fn options_of_strangers(&self) -> [engine::Options; 2] {
+        let port = self.ports[0][0];
+        ["", "roost:other@"]
+            .map(|login| engine::Options::new(vec![format!("nats://{login}127.0.0.1:{port}")]))
+    }
+
     fn address(&self, server: usize) -> String {
-        format!("nats://127.0.0.1:{}", self.ports[server][0])
+        format!(
+            "nats://roost:{IN_AN_ADDRESS}@127.0.0.1:{}",
+            self.ports[server][0]
+        )
     }
 
     pub(crate) fn observe(&self, layout: &Layout, create: bool) -> observe::Options {
@@ -213,11 +230,17 @@ impl Servers {
         })
     }
 
+    async fn jetstream(&self) -> async_nats::jetstream::Context {
+        let login = async_nats::ConnectOptions::new();
+        let login = login.user_and_password("roost".to_owned(), PASSWORD.to_owned());
+        let client = login.connect(self.address(0)).await.unwrap();
+        async_nats::jetstream::new(client)
+    }
+
     /// Bounds the bytes of a stream of the engine's own.
     pub(crate) fn limit(&self, stream: &str, bytes_max: i64) {
         runtime().block_on(async {
-            let client = async_nats::connect(self.address(0)).await.unwrap();
-            let jetstream = async_nats::jetstream::new(client);
+            let jetstream = self.jetstream().await;
             let mut handle = jetstream.get_stream(stream).await.unwrap();
             let mut config = handle.info().await.unwrap().config.clone();
             config.max_bytes = bytes_max;
@@ -228,11 +251,19 @@ impl Servers {
     /// Removes what has such a subject from a stream of the engine's own.
     pub(crate) fn purge(&self, stream: &str, subject: &str) {
         runtime().block_on(async {
-            let client = async_nats::connect(self.address(0)).await.unwrap();
-            let jetstream = async_nats::jetstream::new(client);
+            let jetstream = self.jetstream().await;
             let handle = jetstream.get_stream(stream).await.unwrap();
             let purged = handle.purge().filter(subject).await.unwrap();
             assert!(purged.purged > 0);
+        });
+    }
+
+    /// Deletes an entry of a map as an operator does.
+    pub(crate) fn delete(&self, layout: &Layout, key: &str) {
+        runtime().block_on(async {
+            let jetstream = self.jetstream().await;
+            let bucket = jetstream.get_key_value(layout.map_bucket()).await.unwrap();
+            bucket.delete(key).await.unwrap();
         });
     }
 

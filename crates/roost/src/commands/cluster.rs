@@ -10,7 +10,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ::cluster::check::{self, Problem};
+use ::cluster::check::{self, Gravity, Problem};
 use ::cluster::engine;
 use ::cluster::layout::{Layout, STREAMS_DEFAULT};
 use ::cluster::observe;
@@ -142,10 +142,18 @@ fn run_check(args: CheckArgs) -> Result<ExitCode, Failure> {
     io::stdout()
         .lock()
         .write_all(report(&problems).as_bytes())?;
-    Ok(match problems.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(exit::UNFIT),
+    Ok(match to_mend(&problems) {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::from(exit::UNFIT),
     })
+}
+
+/// How many there are that are more than a warning.
+fn to_mend(problems: &[Problem]) -> usize {
+    let problems = problems.iter();
+    problems
+        .filter(|one| one.gravity != Gravity::Warning)
+        .count()
 }
 
 fn observe_options(args: CheckArgs) -> Result<observe::Options, Failure> {
@@ -187,7 +195,7 @@ fn report(problems: &[Problem]) -> String {
         // A string takes everything.
         let _ = writeln!(text, "{problem}");
     }
-    match problems.len() {
+    match to_mend(problems) {
         0 => text.push_str("The engine keeps what a cluster needs.\n"),
         count => {
             let _ = writeln!(text, "\n{count} to mend before a node may serve.");
@@ -247,7 +255,7 @@ mod tests {
         let problem = Problem {
             what: "the stream roost-0 is missing".to_owned(),
             mend: "roost cluster check --create".to_owned(),
-            is_absence: false,
+            gravity: Gravity::Wrong,
         };
         let text = report(&[problem]);
         assert!(

@@ -276,7 +276,8 @@ settings! {
         /// How long a session without a connection is kept. A client may ask for less.
         resume_timeout: Duration = r#""10m""#, time(SECOND, DAY);
         /// For the acknowledgement that the server asked for, while nothing else is heard of the
-        /// client; then the connection is given up, and its session waits for another one.
+        /// client, and for ten times that while it says other things; then the connection is given
+        /// up, and its session waits for another one.
         ack_timeout: Duration = r#""60s""#, time(SECOND, HOUR);
         /// Messages that a session was sent and has not acknowledged; further ones stay in the log
         /// until it follows again.

@@ -5,21 +5,20 @@
 //! |---|---|---|
 //! | of a stream that a single server's data began and that has none | at once, and again after a pause | whoever has the data |
 //! | what an operator asked for | at once | the node that was asked |
-//! | the others | every so many messages | the home |
+//! | the others | so many messages behind the last one, and after a failure not before a pause | the home |
+
+mod schedule;
 
 use std::time::Duration;
 
 use cluster::driver::{Driver, Stored};
-use cluster::journal::Seq;
 use cluster::layout::StreamId;
 use stdx::time::Moment;
 use tokio::sync::oneshot::Receiver;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::asked::{Asked, SnapshotDone};
-
-/// Messages of a stream between two snapshots.
-const MESSAGES: Seq = 100_000;
+use schedule::Schedule;
 
 /// Pause before the first snapshot of a stream is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -36,8 +35,8 @@ struct UnderWay {
 pub(super) struct Snapshots<'a> {
     driver: &'a Driver,
     asked: &'a Asked,
-    /// By stream: the message from which the next ones are counted.
-    from: Vec<Seq>,
+    /// By stream.
+    schedules: Vec<Schedule>,
     /// Streams that must have a first one, and from when on it may be tried.
     unsaved: Vec<(StreamId, Moment)>,
     under_way: Option<UnderWay>,
@@ -49,7 +48,7 @@ impl<'a> Snapshots<'a> {
         Snapshots {
             driver,
             asked,
-            from: vec![0; driver.layout().streams().count()],
+            schedules: vec![Schedule::default(); driver.layout().streams().count()],
             unsaved: unsaved.collect(),
             under_way: None,
         }
@@ -69,7 +68,7 @@ impl<'a> Snapshots<'a> {
         }
         let due = self.first(now).map(|stream| (stream, false));
         let due = due.or_else(|| self.ordered().map(|stream| (stream, true)));
-        let due = due.or_else(|| self.scheduled().map(|stream| (stream, false)));
+        let due = due.or_else(|| self.scheduled(now).map(|stream| (stream, false)));
         self.under_way = due.map(|(stream, is_asked)| UnderWay {
             stream,
             is_asked,
@@ -80,7 +79,7 @@ impl<'a> Snapshots<'a> {
 
     fn on_result(&mut self, now: Moment, of: &UnderWay, result: Result<Stored, String>) {
         let stream = of.stream;
-        let from = &mut self.from[usize::from(stream.0)];
+        let schedule = &mut self.schedules[usize::from(stream.0)];
         let took = now.saturating_since(of.since).as_millis();
         let mut done = SnapshotDone {
             stream: stream.0,
@@ -91,14 +90,13 @@ impl<'a> Snapshots<'a> {
             Ok(stored) => {
                 let (seq, bytes) = (stored.mark.seq, stored.bytes);
                 tracing::info!(stream = stream.0, seq, bytes, "stored a snapshot");
-                *from = seq;
+                schedule.on_stored(seq);
                 (done.seq, done.entries, done.bytes) = (seq, stored.entries, bytes);
                 self.unsaved.retain(|(unsaved, _)| *unsaved != stream);
             }
             Err(why) => {
                 tracing::warn!(stream = stream.0, why, "no snapshot was stored");
-                // Not at once again: the stream may be large.
-                *from += MESSAGES / 10;
+                schedule.on_failed(now);
                 let mut unsaved = self.unsaved.iter_mut();
                 if let Some(unsaved) = unsaved.find(|(unsaved, _)| *unsaved == stream) {
                     unsaved.1 = now + AGAIN_AFTER;
@@ -141,11 +139,10 @@ impl<'a> Snapshots<'a> {
         }
     }
 
-    fn scheduled(&self) -> Option<StreamId> {
+    fn scheduled(&self, now: Moment) -> Option<StreamId> {
         let is_due = |stream: &StreamId| {
-            let progress = self.driver.progress(*stream);
-            let from = self.from[usize::from(stream.0)];
-            progress.serving != 0 && progress.mark.seq >= from + MESSAGES
+            let schedule = &self.schedules[usize::from(stream.0)];
+            schedule.is_due(now, &self.driver.progress(*stream))
         };
         self.driver.layout().streams().find(is_due)
     }

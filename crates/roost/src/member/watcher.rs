@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use cluster::driver::{Driver, Progress};
+use cluster::driver::{Driver, Progress, Servers};
 use cluster::journal::Epoch;
 use cluster::layout::StreamId;
 use cluster::link::{LinkStatus, Links};
@@ -104,6 +104,7 @@ impl Watcher {
             certificate_expires: links.expires(),
             ..ClusterSample::default()
         };
+        note_servers(&mut sample, driver.servers());
         for stream in driver.layout().streams() {
             sample.streams += 1;
             sample.homes_moving += u64::from(!self.is_served(&map, stream));
@@ -130,6 +131,16 @@ impl Watcher {
 
 fn home(map: &MapView, stream: StreamId) -> Option<&(String, Epoch)> {
     map.homes.get(usize::from(stream.0))?.as_ref()
+}
+
+fn note_servers(sample: &mut ClusterSample, servers: Servers) {
+    sample.engine_servers = servers.asked as u64;
+    sample.engine_away = servers.away;
+    if let Some(fullest) = servers.fullest {
+        sample.engine_fullest = fullest.server;
+        sample.engine_stored_bytes = fullest.bytes;
+        sample.engine_stored_bytes_max = fullest.bytes_max;
+    }
 }
 
 fn add(sample: &mut ClusterSample, progress: &Progress) {

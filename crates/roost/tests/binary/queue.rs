@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::Client;
 use crate::place::{Place, Server};
-use crate::resume::{bodies, managed, managed_at_once, resume};
+use crate::resume::{bodies, managed, managed_at_once, resume, stanzas};
 
 /// How long anything may take that must happen.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -87,6 +87,67 @@ fn a_recipient_that_is_set_aside_gets_everything_and_delays_nobody() {
     assert!(trace.contains("in the log of bob@localhost"), "{trace}");
     // Its log tells of the crashes.
     server.kill();
+}
+
+/// One recipient is set aside, others have theirs, and the server is killed before the sender's
+/// marks say so: nothing is given to the others again.
+#[test]
+fn a_kill_while_a_recipient_is_stuck_repeats_nothing_to_others() {
+    let place = place_that_crashes();
+    place.add(&["alice", "bob", "carol"]);
+    let server = place.serve();
+    let (mut carol, of_carol) = managed_at_once(&server, "carol", "r");
+    let (mut alice, token) = managed(&server, "alice");
+    set_aside(&server, "bob");
+    alice.say("bob", "1");
+    (2..=20).for_each(|number| alice.say("carol", &number.to_string()));
+    alice.expect_accepted(20);
+    let text = carol.expect("<body>20</body>");
+    assert_eq!(bodies(&text), (2..=20).collect::<Vec<_>>());
+    let handled = stanzas(&text);
+    // At once: the sender's home need not have recorded that hers has them.
+    server.kill();
+    let server = place.serve();
+    let mut bob = Client::online(server.plain, "bob", "r");
+    let text = bob.expect("</message>") + &bob.sync();
+    assert_eq!(bodies(&text), [1]);
+    let mut alice = resume(&server, "alice", &token, 0);
+    // Behind whatever would come again.
+    alice.say("carol", "21");
+    let mut carol = resume(&server, "carol", &of_carol, handled);
+    let text = carol.expect("<body>21</body>") + &carol.sync();
+    assert_eq!(bodies(&text), [21]);
+    server.stop();
+}
+
+/// A recipient who is set aside for longer than messages wait: the sender's come back, for good and
+/// once, and the recipient does not get them later.
+#[test]
+fn what_waits_too_long_comes_back_once() {
+    let mut place = place_that_crashes();
+    place.set("delivery.return_after", "\"2s\"");
+    place.add(&["alice", "bob"]);
+    let server = place.serve();
+    let (mut alice, token) = managed(&server, "alice");
+    set_aside(&server, "bob");
+    alice.say("bob", "1");
+    alice.say("bob", "2");
+    alice.expect_accepted(2);
+    drop(alice);
+    wait_for_queues(&place, |list| list.contains(": 2 messages"));
+    wait_for_queues(&place, str::is_empty);
+    server.kill();
+    let server = place.serve();
+    let mut alice = resume(&server, "alice", &token, 0);
+    let text = alice.expect("id='2'") + &alice.sync();
+    assert_eq!(text.matches("type='error'").count(), 2, "{text}");
+    let mut bob = Client::online(server.plain, "bob", "r");
+    alice.say("bob", "3");
+    let text = bob.expect("<body>3</body>") + &bob.sync();
+    assert_eq!(bodies(&text), [3]);
+    let text = alice.sync();
+    assert!(!text.contains("type='error'"), "{text}");
+    server.stop();
 }
 
 /// What an operator drops comes back to its sender, also if nobody is there to be told just then.

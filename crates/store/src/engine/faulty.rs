@@ -22,6 +22,7 @@ pub struct Faults {
     commits_to_fail: AtomicU64,
     keep_failed: AtomicBool,
     heals_to_fail: AtomicU64,
+    reads_to_pass: AtomicU64,
     reads_to_fail: AtomicU64,
     disk_full: AtomicBool,
     poisoned: AtomicBool,
@@ -58,6 +59,11 @@ impl Faults {
         self.reads_to_fail.store(count, Ordering::SeqCst);
     }
 
+    /// So many reads are done before the ones that fail.
+    pub fn pass_reads(&self, count: u64) {
+        self.reads_to_pass.store(count, Ordering::SeqCst);
+    }
+
     /// While set, commits are refused for lack of space, and healing does not help.
     pub fn set_disk_full(&self, full: bool) {
         self.disk_full.store(full, Ordering::SeqCst);
@@ -70,6 +76,9 @@ impl Faults {
 
     fn read(&self) -> Result<(), StoreError> {
         pause(&self.read_delay_us);
+        if take_one(&self.reads_to_pass) {
+            return Ok(());
+        }
         if take_one(&self.reads_to_fail) {
             return Err(StoreError::Io("injected read failure".to_owned()));
         }

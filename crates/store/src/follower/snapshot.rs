@@ -2,11 +2,13 @@
 //! of one message. Owns its format, which is that of a backup's chunks with a beginning of its own,
 //! and the loading, which a kill may interrupt: the stream's mark goes first and comes back last.
 
+use std::cell::{RefCell, RefMut};
 use std::fs::OpenOptions;
 use std::io::BufWriter;
-use std::ops::{ControlFlow, RangeInclusive};
+use std::ops::{ControlFlow, DerefMut, RangeInclusive};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use stdx::Level;
 
@@ -222,62 +224,114 @@ impl Follower {
         ranges: &[RangeId],
         path: &Path,
     ) -> Result<StreamMark, OpenError> {
-        let ranges = bounds(ranges).ok_or_else(not_a_run)?;
-        let (mark, level) = check(path, stream, &self.slots, &ranges)?;
-        self.heads.clear();
-        self.clear(stream, &ranges)?;
-        let mut batch = Batch::new();
-        self.raise(level, &mut batch);
-        let mut bytes = 0;
-        let mut head = Head::default();
-        read_chunks(path, MAGIC, |entry| {
-            if head.takes(stream, &entry)? {
-                return Ok(());
-            }
-            bytes += entry.key.len() + entry.value.len();
-            batch.push(Change {
-                space: entry.space,
-                key: entry.key.into(),
-                value: Some(entry.value.into()),
-            });
-            match bytes < BACKUP_CHUNK_BYTES {
-                true => Ok(()),
-                false => {
-                    bytes = 0;
-                    let full = std::mem::take(&mut batch);
-                    self.engine.commit(full, self.store.durability())
-                }
-            }
-        })?;
-        batch.push(meta(&keys::stream(stream), &mark.encode()));
-        self.engine.commit(batch, self.store.durability())?;
-        self.level = self.level.max(level);
-        Ok(mark)
+        let slots = self.slots;
+        let own = RefCell::new(self);
+        let lock = || RefMut::map(own.borrow_mut(), |follower| &mut **follower);
+        load(lock, &slots, stream, ranges, path)
     }
 
-    /// Forgets a stream: its mark first, then all of its ranges.
-    fn clear(&mut self, stream: u16, ranges: &Ranges) -> Result<(), StoreError> {
-        let delete = |space, key: &[u8]| Change {
-            space,
-            key: key.into(),
-            value: None,
-        };
-        let mut batch = vec![delete(Space::Meta, &keys::stream(stream))];
-        loop {
-            self.engine.commit(batch, self.store.durability())?;
-            batch = Batch::new();
-            let mut bytes = 0;
-            each(&*self.engine, &self.slots, ranges, |space, key, _| {
-                batch.push(delete(space, key));
-                bytes += key.len();
-                match bytes < BACKUP_CHUNK_BYTES {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
-                }
-            })?;
-            if batch.is_empty() {
-                return Ok(());
+    /// The same with a follower that applies messages of other streams meanwhile: it is locked
+    /// anew for each 256 KiB or so ([`BACKUP_CHUNK_BYTES`]), and not while the file is checked.
+    /// Nothing may be applied of this stream until it returns.
+    ///
+    /// # Errors
+    /// As of [`Follower::load_snapshot`].
+    pub fn load_shared<L: DerefMut<Target = Follower>>(
+        mut lock: impl FnMut() -> L,
+        stream: u16,
+        ranges: &[RangeId],
+        path: &Path,
+    ) -> Result<StreamMark, OpenError> {
+        let slots = lock().slots;
+        load(lock, &slots, stream, ranges, path)
+    }
+
+    fn commit(&self, batch: Batch) -> Result<(), StoreError> {
+        self.engine.commit(batch, self.store.durability())
+    }
+
+    /// Keeps programs out that do not know this level. In one go: the level only rises, and another
+    /// stream may raise it, too.
+    fn rise(&mut self, level: Level) -> Result<(), StoreError> {
+        let mut batch = Batch::new();
+        self.raise(level, &mut batch);
+        if !batch.is_empty() {
+            self.commit(batch)?;
+        }
+        self.level = self.level.max(level);
+        Ok(())
+    }
+}
+
+fn delete(space: Space, key: &[u8]) -> Change {
+    Change {
+        space,
+        key: key.into(),
+        value: None,
+    }
+}
+
+fn load<L: DerefMut<Target = Follower>>(
+    mut lock: impl FnMut() -> L,
+    slots: &SlotKey,
+    stream: u16,
+    ranges: &[RangeId],
+    path: &Path,
+) -> Result<StreamMark, OpenError> {
+    let ranges = bounds(ranges).ok_or_else(not_a_run)?;
+    let (mark, level) = check(path, stream, slots, &ranges)?;
+    clear(&mut lock, stream, &ranges)?;
+    lock().rise(level)?;
+    let mut batch = Batch::new();
+    let mut bytes = 0;
+    let mut head = Head::default();
+    read_chunks(path, MAGIC, |entry| {
+        if head.takes(stream, &entry)? {
+            return Ok(());
+        }
+        bytes += entry.key.len() + entry.value.len();
+        batch.push(Change {
+            space: entry.space,
+            key: entry.key.into(),
+            value: Some(entry.value.into()),
+        });
+        match bytes < BACKUP_CHUNK_BYTES {
+            true => Ok(()),
+            false => {
+                bytes = 0;
+                lock().commit(std::mem::take(&mut batch))
             }
         }
+    })?;
+    batch.push(meta(&keys::stream(stream), &mark.encode()));
+    lock().commit(batch)?;
+    Ok(mark)
+}
+
+/// Forgets a stream: its mark first, then all of its ranges. Nobody else changes these, so that
+/// they are read without the lock.
+fn clear<L: DerefMut<Target = Follower>>(
+    lock: &mut impl FnMut() -> L,
+    stream: u16,
+    ranges: &Ranges,
+) -> Result<(), StoreError> {
+    let mut follower = lock();
+    follower.heads.clear();
+    let (engine, slots) = (Arc::clone(&follower.engine), follower.slots);
+    drop(follower);
+    let mut batch = vec![delete(Space::Meta, &keys::stream(stream))];
+    while !batch.is_empty() {
+        lock().commit(batch)?;
+        batch = Batch::new();
+        let mut bytes = 0;
+        each(&*engine, &slots, ranges, |space, key, _| {
+            batch.push(delete(space, key));
+            bytes += key.len();
+            match bytes < BACKUP_CHUNK_BYTES {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })?;
     }
+    Ok(())
 }

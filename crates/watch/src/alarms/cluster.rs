@@ -92,15 +92,33 @@ impl Lasting {
 /// The engine, as far as this node depends on it.
 pub(super) fn engine(sample: &ClusterSample) -> Measure {
     let quorum = sample.streams_without_quorum;
-    let message = match sample.holds_lease {
-        false => "the engine does not renew this node's lease: it serves nothing".to_owned(),
-        true => format!("{quorum} streams do not acknowledge: no quorum"),
-    };
-    Measure {
-        level: f64::from(u8::from(!sample.holds_lease || quorum > 0)),
-        clear: 0.5,
-        message: format!("{message}; see `roost cluster check`"),
+    let mut said = Vec::new();
+    if !sample.holds_lease {
+        said.push("the engine does not renew this node's lease: it serves nothing".to_owned());
+    } else if quorum > 0 {
+        said.push(format!("{quorum} streams do not acknowledge: no quorum"));
     }
+    for (server, why) in &sample.engine_away {
+        said.push(format!("the engine's server {server} is away: {why}"));
+    }
+    Measure {
+        level: f64::from(u8::from(!said.is_empty())),
+        clear: 0.5,
+        message: format!("{}; see `roost cluster check`", said.join("; ")),
+    }
+}
+
+/// The fullest of the engine's servers.
+pub(super) fn storage(sample: &ClusterSample) -> Option<Measure> {
+    let (used, max) = (sample.engine_stored_bytes, sample.engine_stored_bytes_max);
+    super::near(used, max, |used, max| {
+        let (used, max) = (format::bytes(used as f64), format::bytes(max as f64));
+        format!(
+            "the engine's server {} has stored {used} of at most {max}: then nothing is accepted; \
+             raise its max_file_store, or see `roost cluster snapshot`",
+            sample.engine_fullest
+        )
+    })
 }
 
 /// This node's copies of streams.
@@ -155,6 +173,10 @@ mod tests {
             streams: 16,
             homes_given: 5,
             homes_served: 5,
+            engine_servers: 3,
+            engine_fullest: "n2".to_owned(),
+            engine_stored_bytes: 7 << 30,
+            engine_stored_bytes_max: 10 << 30,
             link_bytes_max: 32 << 20,
             links: vec![LinkSample {
                 peer: "b".to_owned(),
@@ -202,6 +224,24 @@ mod tests {
             ..well()
         };
         expect(&no_quorum, Kind::Engine, "2 streams do not acknowledge");
+        let away = ClusterSample {
+            engine_away: vec![("http://n3:8222".to_owned(), "refused".to_owned())],
+            ..well()
+        };
+        expect(
+            &away,
+            Kind::Engine,
+            "server http://n3:8222 is away: refused; see",
+        );
+        let full = ClusterSample {
+            engine_stored_bytes: (10 << 30) / 100 * 91,
+            ..well()
+        };
+        expect(
+            &full,
+            Kind::Storage,
+            "server n2 has stored 9.1G of at most 10.0G",
+        );
         let moving = ClusterSample {
             homes_moving: 3,
             ..well()

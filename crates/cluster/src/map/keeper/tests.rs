@@ -44,12 +44,20 @@ impl Map {
 
     fn put(&mut self, key: Key, revision: Revision, value: String) -> Option<Revision> {
         let latest = self.latest.entry(key.name()).or_default();
-        if *latest != revision {
+        let is_deleted = |latest: Revision| self.history[latest as usize - 1].1.is_empty();
+        let is_created = revision == 0 && *latest != 0 && is_deleted(*latest);
+        if *latest != revision && !is_created {
             return None;
         }
         self.history.push((key, value));
         *latest = self.history.len() as Revision;
         Some(*latest)
+    }
+
+    /// As an operator does: what is left is a mark.
+    fn delete(&mut self, key: Key) {
+        let latest = self.latest[&key.name()];
+        self.put(key, latest, String::new()).unwrap();
     }
 
     fn run(&mut self, millis: u64) {
@@ -67,9 +75,12 @@ impl Map {
 
     /// The most homes that had to let go at once, of all that was put from here on.
     fn letting_go_max(&self, from: usize) -> usize {
-        let (mut letting_go, mut most) = (std::collections::BTreeSet::new(), 0);
+        let (mut letting_go, mut most) = (BTreeSet::new(), 0);
         for (key, value) in self.history.iter().skip(from) {
             let Key::Home(stream) = key else { continue };
+            if value.is_empty() {
+                continue;
+            }
             let home: Home = serde_json::from_str(value).unwrap();
             match home.after {
                 Some(_) => letting_go.insert(*stream),
@@ -85,6 +96,12 @@ impl Map {
         for (at, (key, value)) in self.history.iter().enumerate().skip(seen) {
             let revision = at as Revision + 1;
             match key {
+                Key::Home(stream) if value.is_empty() => {
+                    keeper.on_home_gone(self.now, *stream, revision);
+                }
+                Key::Node(of) if value.is_empty() => {
+                    keeper.on_node_gone(self.now, of, revision);
+                }
                 Key::Home(stream) => {
                     let home = serde_json::from_str(value).unwrap();
                     keeper.on_home(self.now, *stream, revision, home);
@@ -222,4 +239,62 @@ fn an_earlier_renewal_does_not_undo_the_end() {
     assert!(map.nodes["a"].0.has_left());
     map.run(1_500);
     assert_eq!(map.homes("a"), 0);
+}
+
+/// Goal: a node that is gone and whose entry an operator deleted is not in the map any more, and
+/// one that begins anew under its name is the home of something, also where it knows nothing.
+#[test]
+fn a_node_whose_entry_was_deleted_begins_anew() {
+    let mut map = Map::start(&["a", "b", "c"]);
+    map.nodes.remove("b");
+    map.run(5_000);
+    assert_eq!(map.homes("b"), 0);
+    map.delete(Key::Node("b".to_owned()));
+    map.run(100);
+    for (keeper, _) in map.nodes.values() {
+        assert!(!keeper.view(map.now).nodes.contains_key("b"));
+        assert!(keeper.gone.is_empty());
+    }
+    let author = Author {
+        node: "b".to_owned(),
+        incarnation: 2,
+    };
+    let keeper = Keeper::new(map.now, Options::default(), author, said(1), STREAMS);
+    map.nodes.insert("b".to_owned(), (keeper, 0));
+    map.run(10_000);
+    assert_eq!(map.homes("b"), 2);
+}
+
+/// Goal: a node that lives and whose entry was deleted ends what it does, as if its lease had been
+/// ended, and takes part again by itself.
+#[test]
+fn a_node_that_lives_outlives_its_entry() {
+    for name in ["a", "b", "c"] {
+        let mut map = Map::start(&["a", "b", "c"]);
+        map.delete(Key::Node(name.to_owned()));
+        let (mut keeper, seen) = map.nodes.remove(name).unwrap();
+        let revision = map.latest[&Key::Node(name.to_owned()).name()];
+        keeper.on_node_gone(map.now, name, revision);
+        assert!(!keeper.may_act(map.now), "{name}");
+        map.nodes.insert(name.to_owned(), (keeper, seen));
+        map.run(10_000);
+        assert!(map.nodes[name].0.may_act(map.now), "{name}");
+        assert_eq!(map.homes(name), 2, "{name}");
+    }
+}
+
+/// Goal: a stream whose entry was deleted has the same home, which puts it there again, and goes
+/// to another one when that ends.
+#[test]
+fn a_home_whose_entry_was_deleted_stays_where_it_is() {
+    let mut map = Map::start(&["a", "b"]);
+    let home = map.nodes["a"].0.home(StreamId(0)).cloned().unwrap();
+    map.delete(Key::Home(StreamId(0)));
+    map.run(1_000);
+    let newest = &map.history[map.latest["home.0"] as usize - 1].1;
+    assert_eq!(serde_json::from_str::<Home>(newest).unwrap(), home);
+    map.nodes.remove(&home.node);
+    map.run(10_000);
+    let left = map.nodes.keys().next().unwrap().clone();
+    assert_eq!(map.homes(&left), usize::from(STREAMS));
 }
