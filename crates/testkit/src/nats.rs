@@ -1,5 +1,6 @@
 //! The engine of a cluster: three `nats-server` processes with a folder and ports of their own,
-//! syncing every write, ended by their process ids.
+//! syncing every write, ended by their process ids. Each engine has a name and a password of its
+//! own: what an earlier world has left behind may know its ports, and is refused.
 
 use std::env;
 use std::fs::{self, File};
@@ -13,6 +14,9 @@ use crate::roost::free_address;
 
 /// As many as survive the loss of one.
 const SERVERS: usize = 3;
+
+/// Whom its clients log in as.
+const USER: &str = "roost";
 
 /// What is in lines of a server's log that say what went wrong.
 const TROUBLES: [&str; 4] = ["[WRN]", "[ERR]", "[FTL]", "JetStream Shutdown"];
@@ -79,6 +83,7 @@ impl Nats {
     pub fn run(&mut self, server: usize) -> Result<(), String> {
         let [client, route, monitor] = self.ports[server];
         let routes = self.ports.iter();
+        let name = self.name();
         let routes: Vec<String> = routes
             .map(|ports| format!("\"nats://127.0.0.1:{}\"", ports[1]))
             .collect();
@@ -86,7 +91,8 @@ impl Nats {
         let config = format!(
             "server_name: n{server}\nlisten: 127.0.0.1:{client}\nhttp: 127.0.0.1:{monitor}\n\
              jetstream {{ store_dir: \"{}\"\n sync_interval: always\n }}\n\
-             cluster {{ name: test\n listen: 127.0.0.1:{route}\n routes: [{}] }}\n",
+             authorization {{ user: {USER}, password: \"{name}\" }}\n\
+             cluster {{ name: \"{name}\"\n listen: 127.0.0.1:{route}\n routes: [{}] }}\n",
             folder.display(),
             routes.join(", ")
         );
@@ -148,13 +154,20 @@ impl Nats {
         self.ports.iter().map(|ports| ports[0]).collect()
     }
 
-    /// Addresses of the servers.
+    /// Addresses of the servers, with their password.
     #[must_use]
     pub fn addresses(&self) -> Vec<String> {
-        let ports = self.ports.iter();
+        let (name, ports) = (self.name(), self.ports.iter());
         ports
-            .map(|p| format!("nats://127.0.0.1:{}", p[0]))
+            .map(|p| format!("nats://{USER}:{name}@127.0.0.1:{}", p[0]))
             .collect()
+    }
+
+    /// The name of this engine, and its password.
+    fn name(&self) -> String {
+        let folder = self.folder.path().file_name().unwrap_or_default();
+        let is_plain = |letter: &char| letter.is_ascii_alphanumeric();
+        folder.to_string_lossy().chars().filter(is_plain).collect()
     }
 
     /// Their monitoring ports.

@@ -4,7 +4,10 @@
 
 use std::process::ExitCode;
 use std::time::Duration;
-use testkit::history::{Faults, Options, Troubles, find_bugs, run};
+use testkit::history::{Faults, Options, Summary, Troubles, find_bugs, run};
+
+/// In so many seeds everything must have happened at least once.
+const SEEDS_OF_EVERYTHING: u64 = 50;
 
 const HELP: &str = "\
 Plays seeds of simulated clients against a server that is killed and hindered meanwhile, and checks
@@ -14,7 +17,7 @@ that nothing is lost, doubled or reordered. ROOST_BIN names the server under tes
   --seed S        the first [1]
   --minutes M     no new seed after this time
   --jobs N        seeds at the same time [2]
-  --faults LIST   of kills,stops,unsynced,disk,cuts,amnesia,actors,moves; all; none
+  --faults LIST   of kills,stops,unsynced,disk,cuts,amnesia,actors,moves,others; all; none
                   [kills,stops,cuts,amnesia]
   --tiny          with bounds of the server as small as its configuration lets them be
   --rooms         in half of the seeds devices are in a room too
@@ -81,10 +84,26 @@ fn main() -> ExitCode {
              ten, all of {users} users)"
         );
     }
-    if summary.failed.is_empty() {
+    let is_complete = say_of_others(&options, &summary);
+    if summary.failed.is_empty() && is_complete {
         return ExitCode::SUCCESS;
     }
     ExitCode::FAILURE
+}
+
+/// Says what happened among the others; false if so many seeds should have seen more.
+fn say_of_others(options: &Options, summary: &Summary) -> bool {
+    let is_one_process = options.troubles.is_none() && !options.is_prosody;
+    if !options.faults.others || !is_one_process {
+        return true;
+    }
+    println!("beside them: {}", summary.others);
+    let never = summary.others.never();
+    if summary.seeds < SEEDS_OF_EVERYTHING || never.is_empty() {
+        return true;
+    }
+    println!("never in {} seeds: {}", summary.seeds, never.join(", "));
+    false
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Options>, String> {
@@ -176,6 +195,7 @@ fn faults(list: &str) -> Result<Faults, String> {
             "amnesia" => faults.amnesia = true,
             "actors" => faults.actors = true,
             "moves" => faults.moves = true,
+            "others" => faults.others = true,
             _ => return Err(format!("there is no fault {name}")),
         }
     }

@@ -11,6 +11,7 @@ mod disk;
 mod link;
 mod nodes;
 pub mod occupants;
+mod others;
 mod plan;
 mod reader;
 mod record;
@@ -18,6 +19,7 @@ mod run;
 mod server;
 
 pub use nodes::Troubles;
+pub use others::Seen;
 pub use plan::Faults;
 pub use server::Host;
 
@@ -89,6 +91,8 @@ pub struct Summary {
     pub sessions: usize,
     /// Devices that took part.
     pub devices: usize,
+    /// What happened among the others, if they were there.
+    pub others: Seen,
     /// What befell a cluster alone, and for each user: how long nothing of his was accepted then.
     pub gaps: Vec<(&'static str, Duration)>,
 }
@@ -124,6 +128,7 @@ impl Summary {
         self.refused += tally.refused;
         self.sessions += tally.sessions;
         self.devices += tally.devices;
+        self.others.add(&tally.others);
         self.gaps.extend(tally.gaps);
     }
 }

@@ -4,6 +4,7 @@
 
 use super::disk::Mood;
 use super::nodes::{Trouble, Troubles, draw};
+use super::others;
 use std::time::Duration;
 
 /// Which disturbances a run may choose from.
@@ -25,6 +26,9 @@ pub struct Faults {
     pub actors: bool,
     /// Ranges of accounts move from one shard to another.
     pub moves: bool,
+    /// Others write to accounts that are away, crash or are removed, and an operator imports and
+    /// asks meanwhile. Against one process alone.
+    pub others: bool,
 }
 
 impl Faults {
@@ -38,6 +42,7 @@ impl Faults {
         amnesia: true,
         actors: true,
         moves: true,
+        others: true,
     };
 }
 
@@ -103,6 +108,8 @@ pub(super) struct Tiny {
     pub(super) resume_timeout_s: u64,
     /// `delivery.ack_timeout`, in seconds.
     pub(super) ack_timeout_s: u64,
+    /// `delivery.return_after`, in seconds, if others are there whose recipients fail for longer.
+    pub(super) return_after_s: Option<u64>,
 }
 
 impl Tiny {
@@ -114,6 +121,7 @@ impl Tiny {
             offline_messages_max: [0, 1, 4, 1_000][rng.usize(..4)],
             resume_timeout_s: [1, 2, 600][rng.usize(..3)],
             ack_timeout_s: [1, 2, 60][rng.usize(..3)],
+            return_after_s: None,
         }
     }
 }
@@ -270,9 +278,17 @@ impl Plan {
 
     /// The same with bounds of the server that are as small as they may be.
     pub(super) fn with_tiny_bounds(self, seed: u64) -> Self {
+        let mut tiny = Tiny::new(seed);
+        if self.faults.others {
+            tiny.return_after_s = others::returns_soon(seed).then_some(others::RETURN_AFTER_S);
+            if others::is_crowded(seed) {
+                // Else the crowd comes back instead of being remembered.
+                tiny.offline_messages_max = others::CROWDED_MESSAGES_MAX;
+            }
+        }
         Self {
             unacked_max: 10,
-            tiny: Some(Tiny::new(seed)),
+            tiny: Some(tiny),
             ..self
         }
     }

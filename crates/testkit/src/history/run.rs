@@ -2,15 +2,17 @@
 //! archives and asks the checker. Owns the loop over sockets and the moments of faults.
 
 mod nodes;
+mod others;
 
 use super::Options;
 use super::checker::{self, Final, Rules};
 use super::device::{DOMAIN, Device, Heard, Shared};
 use super::disk::Mood;
 use super::link::Cut;
+use super::others::{Others, Seen};
 use super::plan::{Dice, Faults, KillMoment, Plan, Step};
 use super::record::{Fate, History, Message};
-use super::server::{Host, Moving, Server, Template};
+use super::server::{Ended, Host, Running, Server, Template};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
@@ -66,6 +68,7 @@ pub(super) struct Tally {
     pub(super) refused: usize,
     pub(super) sessions: usize,
     pub(super) devices: usize,
+    pub(super) others: Seen,
     pub(super) gaps: Vec<(&'static str, Duration)>,
 }
 
@@ -100,12 +103,16 @@ impl Rig {
         let seed = rig.seed;
         let played = match rig.server.cluster() {
             Some(_) => rig.run_over_nodes(),
-            None => rig.run(),
+            None => rig.bring_others().and_then(|()| rig.run()),
         };
+        let is_played = played.is_ok();
         if let Err(why) = played {
             rig.history.violation(why);
         }
-        let findings = rig.settle();
+        let mut findings = rig.settle();
+        if is_played {
+            findings.extend(rig.settle_others());
+        }
         let history = &rig.history;
         let is_accepted = |message: &&Message| message.fate == Fate::Accepted;
         let is_refused = |message: &&Message| message.fate == Fate::Refused;
@@ -128,6 +135,7 @@ impl Rig {
             deliveries: history.chains.iter().map(|c| c.deliveries.len()).sum(),
             sessions: history.chains.len(),
             devices: rig.devices.len(),
+            others: rig.others.as_ref().map(Others::seen).unwrap_or_default(),
             gaps: rig.gaps(),
         };
         Outcome {
@@ -148,7 +156,9 @@ struct Rig {
     /// The same of ranges that move.
     moves: Dice,
     /// The command that moves one.
-    moving: Option<Moving>,
+    moving: Option<Running>,
+    /// Accounts beside those of the devices.
+    others: Option<Others>,
     devices: Vec<Device>,
     history: History,
     is_roost: bool,
@@ -172,6 +182,7 @@ impl Rig {
             crashes: Dice::new(seed.rotate_left(24)),
             moves: Dice::new(seed.rotate_left(40)),
             moving: None,
+            others: None,
             plan,
             server,
             is_roost,
@@ -227,6 +238,7 @@ impl Rig {
             self.carry_out(next)?;
             self.crash_an_actor()?;
             self.move_a_range()?;
+            self.tend_others()?;
             match self.armed {
                 Some((KillMoment::Now, _)) => {
                     for device in &mut self.devices {
@@ -249,7 +261,7 @@ impl Rig {
         if self.armed.is_some() {
             self.kill()?;
         }
-        Ok(())
+        self.let_others_finish()
     }
 
     /// The actor of an account crashes now and then.
@@ -282,10 +294,11 @@ impl Rig {
             return Ok(());
         }
         if let Some(moving) = &mut self.moving {
-            let Some((has_moved, said)) = moving.has_ended()? else {
+            let Some(Ended { said, .. }) = moving.has_ended()? else {
                 return Ok(());
             };
             if !said.contains("already") {
+                let has_moved = said.contains("moved from");
                 self.history.moves[usize::from(!has_moved)] += 1;
             }
             self.history.note("range", said.trim());
@@ -297,7 +310,8 @@ impl Rig {
         let user = self.moves.below(self.plan.users);
         let shard = self.moves.below(usize::from(self.plan.shards));
         let account = format!("u{user}@{DOMAIN}");
-        self.moving = self.server.move_range(&account, shard)?;
+        let arguments = ["range", "move", &account, &shard.to_string()];
+        self.moving = self.server.begin_to_run(&arguments)?;
         self.history
             .note("range", format_args!("of {account} shall go to {shard}"));
         Ok(())
@@ -462,6 +476,7 @@ impl Rig {
 
     fn kill(&mut self) -> Result<(), String> {
         self.armed = None;
+        self.hold_others()?;
         self.server.kill()?;
         self.history.kills += 1;
         self.history.crashes += 1;
@@ -480,7 +495,7 @@ impl Rig {
         self.server.set_disk(Mood::Good)?;
         self.server.start_again()?;
         self.history.note("server", "listens again");
-        Ok(())
+        self.let_others_go_on()
     }
 
     /// Time since some moment: the server's, if it has a clock of its own.
@@ -539,6 +554,7 @@ impl Rig {
                 device.flush();
             });
         }
+        self.turn_others();
         let mut watched = Vec::new();
         let mut fds = Vec::new();
         for device in &self.devices {
@@ -553,6 +569,9 @@ impl Rig {
             watched.push(device.number);
             fds.push(PollFd::new(&link.socket, flags));
         }
+        // Behind those that are watched: they have their turn at the next look.
+        let others = self.others.iter().flat_map(Others::links);
+        fds.extend(others.map(|link| PollFd::new(&link.socket, PollFlags::IN)));
         let left = deadline.saturating_duration_since(Instant::now());
         let left = Timespec::try_from(left).map_err(|error| error.to_string())?;
         poll(&mut fds, Some(&left)).map_err(|error| format!("poll: {error}"))?;

@@ -7,9 +7,11 @@ use super::device::{DOMAIN, PASSWORD};
 use super::disk::{Disk, Library, Mood};
 use super::link::Link;
 use super::nodes::{self, Cluster};
+use super::others;
 use super::plan::{Plan, Tiny, USERS_MAX};
 use crate::roost::{Account, Roost, Settings};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -48,7 +50,10 @@ impl Template {
             jid: format!("u{user}@{DOMAIN}"),
             password: PASSWORD.to_owned(),
         };
-        let accounts: Vec<Account> = (0..USERS_MAX).map(account).collect();
+        let mut accounts: Vec<Account> = (0..USERS_MAX).map(account).collect();
+        if faults.others {
+            accounts.extend(others::accounts());
+        }
         let roost = Roost::prepare(&settings(None), &accounts)?;
         let library = (faults.unsynced || faults.disk)
             .then(|| Library::build("unsynced.c"))
@@ -99,16 +104,19 @@ pub(super) fn settings(plan: Option<&Plan>) -> Settings {
                 plan.unacked_max.to_string(),
             ),
         ]);
+        if plan.faults.others {
+            settings.extend([others::panic_hook()]);
+        }
         settings.extend(plan.tiny.iter().flat_map(tiny));
     }
     settings
 }
 
-fn tiny(tiny: &Tiny) -> [(String, String); 6] {
+fn tiny(tiny: &Tiny) -> Vec<(String, String)> {
     let set = |key: &str, value: String| (key.to_owned(), value);
     let seconds = |seconds: u64| format!("\"{seconds}s\"");
     let per_recipient = tiny.outbox_max.min(1_000);
-    [
+    let mut all = vec![
         set("limits.window_max", tiny.window_max.to_string()),
         set("delivery.outbox_max", tiny.outbox_max.to_string()),
         set(
@@ -121,7 +129,10 @@ fn tiny(tiny: &Tiny) -> [(String, String); 6] {
         ),
         set("delivery.resume_timeout", seconds(tiny.resume_timeout_s)),
         set("delivery.ack_timeout", seconds(tiny.ack_timeout_s)),
-    ]
+    ];
+    let return_after = tiny.return_after_s.map(seconds);
+    all.extend(return_after.map(|value| set("delivery.return_after", value)));
+    all
 }
 
 /// A server that runs inside the test, on its thread, under a clock that only moves when told.
@@ -166,33 +177,80 @@ pub trait Host {
     fn start_again(&mut self) -> Result<(), String>;
 }
 
-/// A command that moves a range.
-pub(super) struct Moving(Child);
+/// A command that runs beside everything else.
+pub(super) struct Running {
+    child: Child,
+    said: Vec<u8>,
+}
 
-impl Moving {
-    /// Whether the range has moved, once the command has ended, and what that says.
+/// How a command ended.
+pub(super) struct Ended {
+    pub(super) is_success: bool,
+    /// What it said, errors behind the rest.
+    pub(super) said: String,
+}
+
+impl Running {
+    fn new(child: Child) -> Result<Self, String> {
+        if let Some(out) = &child.stdout {
+            // It is read while the command runs, which would else wait for room in the pipe.
+            ioctl_fionbio(out, true).map_err(|error| error.to_string())?;
+        }
+        let said = Vec::new();
+        Ok(Self { child, said })
+    }
+
+    /// How it ended, once it has.
     ///
     /// # Errors
     /// The system does not know.
-    pub(super) fn has_ended(&mut self) -> Result<Option<(bool, String)>, String> {
-        let status = self.0.try_wait().map_err(|error| error.to_string())?;
-        if status.is_none() {
+    pub(super) fn has_ended(&mut self) -> Result<Option<Ended>, String> {
+        let status = self.child.try_wait().map_err(|error| error.to_string())?;
+        if let Some(out) = &mut self.child.stdout {
+            // It ends because there is nothing more yet, or nothing more at all.
+            let _ = out.read_to_end(&mut self.said);
+        }
+        let Some(status) = status else {
             return Ok(None);
+        };
+        if let Some(mut errors) = self.child.stderr.take() {
+            let _ = errors.read_to_end(&mut self.said);
         }
-        // What it says is a line.
-        let mut said = String::new();
-        if let (Some(out), Some(errors)) = (self.0.stdout.take(), self.0.stderr.take()) {
-            let _ = out.chain(errors).read_to_string(&mut said);
-        }
-        Ok(Some((said.contains("moved from"), said)))
+        Ok(Some(Ended {
+            is_success: status.success(),
+            said: String::from_utf8_lossy(&self.said).into_owned(),
+        }))
+    }
+
+    /// It stands still until it may go on.
+    ///
+    /// # Errors
+    /// The system does not let it.
+    pub(super) fn hold(&mut self) -> Result<(), String> {
+        let text = |error: Errno| error.to_string();
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::STOP).map_err(text)?;
+        // Nothing is taken from whoever asks for its end later.
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(pid), options).map_err(text)?;
+        Ok(())
+    }
+
+    /// It goes on.
+    ///
+    /// # Errors
+    /// The system does not let it.
+    pub(super) fn go_on(&mut self) -> Result<(), String> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::CONT).map_err(|error| error.to_string())
     }
 }
 
-impl Drop for Moving {
+impl Drop for Running {
     fn drop(&mut self) {
         // It has ended, or nobody waits for it any more.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -252,13 +310,12 @@ impl Server {
         }
     }
 
-    /// Begins to move the range of an account to a shard, if the server is a process of ours.
-    pub(super) fn move_range(&self, account: &str, shard: usize) -> Result<Option<Moving>, String> {
+    /// Begins to run a command, if the server is a process of ours.
+    pub(super) fn begin_to_run(&self, arguments: &[&str]) -> Result<Option<Running>, String> {
         let Self::Roost(roost, _) = self else {
             return Ok(None);
         };
-        let child = roost.begin_to_run(&["range", "move", account, &shard.to_string()])?;
-        Ok(Some(Moving(child)))
+        Running::new(roost.begin_to_run(arguments)?).map(Some)
     }
 
     /// After a kill: what was not synced is gone, but for so many of each kind of changes.
@@ -420,4 +477,52 @@ fn prosody_config(folder: &Path, port: u16) -> String {
          VirtualHost \"{DOMAIN}\"\n"
     );
     config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Running {
+        let child = Command::new("sh")
+            .args(["-c", script])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        Running::new(child.expect("sh")).expect("it runs")
+    }
+
+    fn end_of(running: &mut Running) -> Ended {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(ended) = running.has_ended().expect("the system knows") {
+                return ended;
+            }
+            assert!(Instant::now() < deadline, "it does not end");
+            thread::sleep(POLL);
+        }
+    }
+
+    #[test]
+    fn a_command_that_is_held_stands_still_until_it_may_go_on() {
+        let mut running = sh("sleep 0.2; echo out; echo error >&2; exit 3");
+        running.hold().expect("held");
+        thread::sleep(Duration::from_millis(400));
+        assert!(running.has_ended().expect("known").is_none());
+        running.go_on().expect("it goes on");
+        let ended = end_of(&mut running);
+        assert!(!ended.is_success);
+        assert_eq!(ended.said, "out\nerror\n");
+        // One that has ended is not held.
+        let mut running = sh("exit 0");
+        thread::sleep(Duration::from_millis(100));
+        running.hold().expect("held");
+        assert!(end_of(&mut running).is_success);
+    }
+
+    #[test]
+    fn a_command_that_says_more_than_a_pipe_holds_ends() {
+        let ended = end_of(&mut sh("head -c 200000 /dev/zero"));
+        assert_eq!(ended.said.len(), 200_000);
+    }
 }

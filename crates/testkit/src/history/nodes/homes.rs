@@ -182,10 +182,14 @@ fn beginnings(log: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// When a node became the home of each of its streams.
+/// When a node became the home of each of its streams, and when its lease had ended, and with it
+/// every account's actor there, whoever was the home then: either way accounts are loaded anew.
 pub(super) fn began(log: &str) -> Vec<Timestamp> {
     let at = |line: &str| line.split_whitespace().next()?.parse().ok();
-    beginnings(log).filter_map(at).collect()
+    let ended = log
+        .lines()
+        .filter(|line| line.contains("the lease of this node is over"));
+    beginnings(log).chain(ended).filter_map(at).collect()
 }
 
 /// Tenures that two processes say they began, in the logs of nodes.
@@ -272,6 +276,17 @@ stream home              epoch state        messages     lag ms  leader
         };
         assert_eq!(changes.len(), 2, "{changes:?}");
         assert_eq!(latest, Some(parse(PRINTED)));
+    }
+
+    /// Goal: who may have forgotten something is known, also where no other home began.
+    #[test]
+    fn an_end_of_a_lease_counts_as_a_beginning() {
+        let log = "2026-01-01T00:00:01Z  INFO this node is the home of a stream stream=2 epoch=7\n\
+                   2026-01-01T00:00:02Z  INFO the link to node c is up\n\
+                   2026-01-01T00:00:03Z  WARN the lease of this node is over: its entities end\n";
+        let seconds = began(log).into_iter();
+        let seconds: Vec<i64> = seconds.map(|at| at.as_millis() / 1_000 % 60).collect();
+        assert_eq!(seconds, [1, 3]);
     }
 
     /// Goal: two homes in one epoch are found, whoever says so.
