@@ -471,6 +471,9 @@ pub enum Response {
         entities: u64,
         /// For how many microseconds nothing of it was handled.
         gap_us: u64,
+        /// Before, for how long what was new for it waited, in microseconds.
+        #[serde(default)]
+        paused_us: u64,
     },
     /// What became of a message, in lines for people.
     Traced {

@@ -256,7 +256,7 @@ impl C2sService {
                     self.mark(cx, conn, |marks| marks.resumes(heard));
                     self.bring_home(cx, conn, user, Way::Resume(request));
                 }
-                Effect::Stanza(_) if conn.skips() => self.skip_stanza(cx, conn),
+                Effect::Stanza(frame) if conn.skips() => self.skip_stanza(cx, conn, Some(&frame)),
                 Effect::Stanza(frame) | Effect::Element(frame) => {
                     self.note_managed(cx, conn, &frame);
                     self.hand_over_element(cx, conn, frame);
@@ -697,7 +697,7 @@ impl C2sService {
         if !answer.is_empty() {
             match conn.skips() {
                 false => self.answer_managed(cx, conn, answer),
-                true => self.skip_stanza(cx, conn),
+                true => self.skip_stanza(cx, conn, None),
             }
         }
         if conn.machine.full_jid().is_none() {

@@ -62,6 +62,7 @@ impl Actor for Elsewhere {
             | UserMsg::Started { conn }
             | UserMsg::Stanza { conn, .. }
             | UserMsg::Refused { conn, .. }
+            | UserMsg::LostAnswer { conn, .. }
             | UserMsg::Keys { conn, .. } => self.redirect(conn, cx),
             UserMsg::Introduced(introduced) => self.redirect(introduced.conn, cx),
             UserMsg::Idle => cx.stop(),

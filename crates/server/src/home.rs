@@ -35,6 +35,7 @@ use crate::post::Post;
 use crate::queues::{self, Queues};
 use crate::repeats::Repeats;
 use crate::talkers::{self, Talkers};
+use crate::wake::loads;
 
 /// The surroundings of the actors of one shard.
 pub(crate) struct Home {
@@ -386,6 +387,7 @@ impl Home {
                 Err(said) => return Some(said),
             },
         };
+        let activate = activate || loads(&self.place, to, &said.message);
         let msg = UserMsg::Said(said);
         let sent = if activate {
             mail.send_named(shard, to, msg)

@@ -348,6 +348,11 @@ impl Leaving {
                 cx.stats().count(self.counters.dropped);
                 if copies.placed.0 != 0 {
                     self.misses(Arc::clone(&recipient.address), copies.placed.0);
+                } else if is_message && is_private(&copies.frame) {
+                    // A private message is in no log of the room's: its sender tries again.
+                    let frame = copies.frame.edit().set_attr("to", &recipient.address);
+                    let busy = StanzaError::new(Condition::ResourceConstraint);
+                    self.come_back(&frame.finish(), &busy, home, cx);
                 }
             }
         }
@@ -371,7 +376,12 @@ impl Leaving {
         let (bare, resource) = address::split(&to);
         let is_entity = address::local(bare).is_some() || home.component_of(bare).is_some();
         if !home.serves(address::domain(bare)) || !is_entity {
-            return self.come_back(&frame, bare, home, cx);
+            let condition = match home.serves(address::domain(bare)) {
+                true => Condition::ServiceUnavailable,
+                false => Condition::RemoteServerNotFound,
+            };
+            cx.stats().count(Counter::ActorDropped);
+            return self.come_back(&frame, &StanzaError::new(condition), home, cx);
         }
         let kind = frame.attr_raw("type");
         // A headline is for who is there.
@@ -391,14 +401,15 @@ impl Leaving {
         }
     }
 
-    /// Nobody can be reached at an address. Who has sent a message there hears so.
-    fn come_back(&self, frame: &Frame, to: &str, home: &Home, cx: &mut Context<'_, UserMsg>) {
-        cx.stats().count(Counter::ActorDropped);
-        let condition = match home.serves(address::domain(to)) {
-            true => Condition::ServiceUnavailable,
-            false => Condition::RemoteServerNotFound,
-        };
-        let answer = xmpp::error::reply(frame, &StanzaError::new(condition));
+    /// What is for an address does not get there. Who has sent a message there hears so.
+    fn come_back(
+        &self,
+        frame: &Frame,
+        error: &StanzaError,
+        home: &Home,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let answer = xmpp::error::reply(frame, error);
         let Some(answer) = answer.filter(|_| frame.name() == "message") else {
             return;
         };
@@ -412,6 +423,13 @@ impl Leaving {
             cx.stats().count(self.counters.dropped);
         }
     }
+}
+
+/// Whether an occupant says something to another one alone (XEP-0045 section 7.5).
+fn is_private(message: &Frame) -> bool {
+    let from = message.attr("from").unwrap_or_default();
+    let is_for_all = matches!(message.attr_raw("type"), Some("groupchat" | "error"));
+    from.contains('/') && !is_for_all
 }
 
 /// A frame for many of another shard has bytes of its own: a count of users that two shards change

@@ -17,6 +17,13 @@ pub(crate) const ROSTER_GROUPS_MAX: usize = 32;
 /// Bytes of a group's name; longer is answered `not-acceptable` (RFC 6121 section 2.3.3).
 pub(crate) const ROSTER_GROUP_BYTES_MAX: usize = 1023;
 
+/// Requests of a user's sessions to other accounts that are remembered until they are answered.
+pub(crate) const ASKED_MAX: usize = 512;
+
+/// After a restart a roster is pushed in parts: so many of what a session keeps that is in no log
+/// are one.
+pub(crate) const ROSTER_PARTS: usize = 4;
+
 /// Bytes kept of a subscription request that waits for an answer. A longer request is kept without
 /// its children: the question itself is never lost.
 pub(crate) const REQUEST_BYTES_MAX: usize = 8 * 1024;
@@ -52,6 +59,21 @@ pub(crate) const SESSION_TOKEN_BYTES: usize = 24;
 
 /// Bytes of one page of the archive; the rest of what was asked for is left to the next one.
 pub(crate) const ARCHIVE_PAGE_BYTES: usize = 256 * 1024;
+
+/// Pause before it is looked again whether a client has read what it was written, and may be
+/// written the next page.
+pub(crate) const PAGE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Rooms that are told at a time that a client is back, for each session: each answers with all who
+/// are there.
+pub(crate) const ROOMS_BACK_AT_ONCE: usize = 8;
+
+/// Rooms of which a member's account asks for a page at a time.
+pub(crate) const MEMBER_PAGES_AT_ONCE: usize = 4;
+
+/// Messages that are named in a query and read at a time: one that is large is on a page of its
+/// own.
+pub(crate) const IDS_AT_ONCE: usize = 4;
 
 /// Bytes of messages that one query for words looks at, and those of one more read of the store.
 /// Its answer says where the next one goes on.
@@ -95,6 +117,9 @@ pub(crate) const WAKE_PAGE: usize = 256;
 /// Pause between two pages of them.
 pub(crate) const WAKE_PACE: Duration = Duration::from_millis(5);
 
+/// Pause before a page of them that could not be read is read again.
+pub(crate) const WAKE_RETRY: Duration = Duration::from_millis(500);
+
 /// How often a node looks through all logs for messages that have become too old.
 pub(crate) const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 
@@ -122,6 +147,10 @@ pub(crate) const BATCH_APPENDS: usize = 256;
 /// How many of each actor go then. A user who says something and hears something takes three to
 /// five; so many more than a turn of the shard brings are caught up with.
 pub(crate) const BATCH_APPENDS_EACH: usize = 8;
+
+/// Once a batch has so many, only the first of each actor goes with it: others wait for one that
+/// takes long, and a stream of the cluster's engine has room for 16,384 that wait.
+pub(crate) const BATCH_APPENDS_LARGE: usize = 12_288;
 
 /// Pause between questions what became of an append in doubt.
 pub(crate) const DOUBT_POLL: Duration = Duration::from_millis(50);
@@ -290,9 +319,10 @@ pub(crate) const CREDITS_AWAY_MAX: usize = 65_536;
 pub(crate) const READ_THREADS: usize = 8;
 
 /// Actors of each shard that are no accounts: the port to the journal, its keeper, the keeper of
-/// limits, who takes packets that came back, the keeper of connections shared with other nodes, and
-/// the mover of ranges.
-pub(crate) const SYSTEM_ACTORS_PER_SHARD: u64 = 6;
+/// limits, who takes packets that came back, the keeper of connections shared with other nodes, the
+/// mover of ranges, who sees to those that were set aside, and who takes what other shards say to
+/// connections.
+pub(crate) const SYSTEM_ACTORS_PER_SHARD: u64 = 8;
 
 /// So many tries follow each other soon, once accounts were told to record what they record late.
 pub(crate) const MOVE_TRIES: u32 = 5;

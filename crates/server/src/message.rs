@@ -98,6 +98,13 @@ pub(crate) enum UserMsg {
         /// The error.
         answer: Vec<u8>,
     },
+    /// A session's request was handled by a home before that died before it was answered.
+    LostAnswer {
+        /// The connection of the session.
+        conn: ConnRef,
+        /// What its client is told.
+        answer: Vec<u8>,
+    },
     /// A connection of this user is gone.
     Closed {
         /// The connection that was.

@@ -218,7 +218,7 @@ impl Node {
                     wake(&store, &place, &handle, is_over);
                     // The last of them are in the shards' inboxes; a moment later they are there.
                     thread::sleep(WAKE_PACE);
-                    place.set_woken();
+                    place.set_all_woken();
                 }
                 while !is_over() {
                     let before = sweep::oldest_kept(clock.wall(), max_age);

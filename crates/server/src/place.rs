@@ -2,6 +2,8 @@
 //! The one place that decides it. Owns what this node believes of every range; who is not at home
 //! where it is sought says so itself.
 
+mod waking;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -9,6 +11,7 @@ use actor::{ShardId, Whereabouts};
 use store::{RangeId, SlotKey};
 
 use crate::away::NodeId;
+use waking::Waking;
 
 /// The placement of one node: every range is at home on one of its shards, and may move to another.
 #[derive(Clone, Debug)]
@@ -21,15 +24,14 @@ pub(crate) struct Place {
     /// How many have moved since the node started, or are about to: while there are none, nobody
     /// need be looked for.
     moves: Arc<AtomicU64>,
-    has_woken: Arc<AtomicBool>,
+    /// How far each is with users whose sessions outlived the process or the home before.
+    waking: Arc<[Waking]>,
     /// The tenure of this home with each range, as messages name it; 0 of ranges that are
     /// elsewhere.
     tenures: Arc<[AtomicU32]>,
     /// Where ranges are that are elsewhere: the number of the node and one more, above the tenure;
     /// 0 of those of which nobody knows.
     homes: Arc<[AtomicU64]>,
-    /// Ranges that came here and whose users are to be woken.
-    to_wake: Arc<[AtomicBool]>,
 }
 
 /// With a shard: not there yet.
@@ -49,12 +51,11 @@ impl Place {
                 .collect(),
             is_moving: Arc::default(),
             moves: Arc::default(),
-            has_woken: Arc::default(),
+            waking: RangeId::all().map(|_| Waking::default()).collect(),
             tenures: RangeId::all()
                 .map(|_| AtomicU32::new(FIRST_TENURE))
                 .collect(),
             homes: RangeId::all().map(|_| AtomicU64::new(0)).collect(),
-            to_wake: RangeId::all().map(|_| AtomicBool::new(false)).collect(),
         }
     }
 
@@ -64,29 +65,39 @@ impl Place {
         self
     }
 
-    /// Whether everybody whose sessions outlived the last process is there. Before, who is not
-    /// loaded may be online all the same.
-    pub(crate) fn has_woken(&self) -> bool {
-        self.has_woken.load(Ordering::Acquire)
+    /// Whether everybody of an address's range whose sessions outlived the last process, or the
+    /// home before, is there. Until then who is not loaded may be online all the same.
+    pub(crate) fn has_woken(&self, bare: &str) -> bool {
+        self.waking[usize::from(self.range(bare).index())].is_done()
     }
 
-    /// Everybody is.
-    pub(crate) fn set_woken(&self) {
-        self.has_woken.store(true, Ordering::Release);
+    /// Everybody of all ranges is.
+    pub(crate) fn set_all_woken(&self) {
+        self.waking.iter().for_each(Waking::set_done);
     }
 
-    /// A range has come here: not everybody is.
+    /// A range comes here: from before anybody is sought here on, not everybody is there.
+    pub(crate) fn comes(&self, range: RangeId) {
+        self.waking[usize::from(range.index())].comes();
+    }
+
+    /// It is here, and nothing of an earlier home is left: its users are to be woken.
     pub(crate) fn wake_later(&self, range: RangeId) {
-        self.to_wake[usize::from(range.index())].store(true, Ordering::Release);
-        self.has_woken.store(false, Ordering::Release);
+        self.waking[usize::from(range.index())].is_here();
     }
 
-    /// Ranges that came here since this was asked last.
-    pub(crate) fn take_to_wake(&self) -> Vec<RangeId> {
-        let came = |range: &RangeId| {
-            self.to_wake[usize::from(range.index())].swap(false, Ordering::AcqRel)
+    /// Ranges whose users are to be woken, each with what [`Place::set_woken`] is told then.
+    pub(crate) fn to_wake(&self) -> Vec<(RangeId, u32)> {
+        let due = |range: RangeId| {
+            let due = self.waking[usize::from(range.index())].due()?;
+            Some((range, due))
         };
-        RangeId::all().filter(came).collect()
+        RangeId::all().filter_map(due).collect()
+    }
+
+    /// They were woken, as they came at that time.
+    pub(crate) fn set_woken(&self, range: RangeId, time: u32) {
+        self.waking[usize::from(range.index())].woken(time);
     }
 
     /// Nothing is at home here any more.

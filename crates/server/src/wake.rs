@@ -2,15 +2,29 @@
 //! can be resumed, or with messages that are not handed on (docs/delivery.md), are loaded.
 
 use std::thread;
+use std::time::Duration;
 
 use actor::{Handle, Name};
 use store::Store;
+use wire::Message;
 
-use crate::limits::{WAKE_PACE, WAKE_PAGE};
+use crate::limits::{WAKE_PACE, WAKE_PAGE, WAKE_RETRY};
 use crate::message::UserMsg;
 use crate::place::Place;
 
-/// Wakes them, a page at a time; gives up when the node stops.
+/// Whether what is said to somebody who is at home here loads him for that reason alone: he may be
+/// online and not be woken yet, and would stay offline for whoever asks. Only his home knows: the
+/// asker's may have woken its own users long ago.
+pub(crate) fn loads(place: &Place, to: &str, message: &Message) -> bool {
+    matches!(message, Message::Probe { .. }) && !place.has_woken(to)
+}
+
+/// Longest pause between two questions whether the node stops.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Wakes them, a page at a time; gives up when the node stops, which is asked before each page and
+/// often while something is waited for. What cannot be read is read again: nobody else would ask
+/// for these users.
 pub(crate) fn wake(store: &Store, place: &Place, handle: &Handle, is_over: impl Fn() -> bool) {
     let mut after: Option<String> = None;
     let mut woken = 0u64;
@@ -18,8 +32,11 @@ pub(crate) fn wake(store: &Store, place: &Place, handle: &Handle, is_over: impl 
         let page = match store.awake(after.as_deref(), WAKE_PAGE) {
             Ok(page) => page,
             Err(error) => {
-                tracing::error!(%error, "cannot read whose sessions can be resumed");
-                return;
+                tracing::error!(%error, "cannot read whose sessions can be resumed: tries again");
+                if is_over_within(WAKE_RETRY, &is_over) {
+                    return;
+                }
+                continue;
             }
         };
         for user in &page {
@@ -38,6 +55,17 @@ pub(crate) fn wake(store: &Store, place: &Place, handle: &Handle, is_over: impl 
     if woken > 0 {
         tracing::info!(users = woken, "took up what was not done");
     }
+}
+
+/// Waits; true if the node stops meanwhile.
+fn is_over_within(time: Duration, is_over: impl Fn() -> bool) -> bool {
+    for _ in 0..time.as_millis() / LOOK.as_millis() {
+        if is_over() {
+            return true;
+        }
+        thread::sleep(LOOK);
+    }
+    is_over()
 }
 
 /// Sends a user who may have to be loaded a message, as soon as there is room for it; one who is at
@@ -60,4 +88,38 @@ pub(crate) fn send(
         thread::sleep(WAKE_PACE);
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use store::{Durability, FaultyEngine, MemoryEngine, SlotKey};
+
+    use super::*;
+
+    /// Goal: whoever has something else to see to on this thread does so often while the store
+    /// cannot be read, and a node that stops is not waited for.
+    #[test]
+    fn a_store_that_cannot_be_read_holds_up_nobody() {
+        let slots = SlotKey::new([7; 16]);
+        let disk = std::sync::Arc::new(FaultyEngine::new(MemoryEngine::new()));
+        let store = Store::with_engine(disk.clone(), Durability::Fsync, slots).unwrap();
+        let place = Place::new(slots, 1);
+        let (handle, _shards) = actor::system(actor::Options::new(1, 7));
+        let looks = Cell::new(0);
+        let run = |fail: u64, looks_max: u32| {
+            disk.faults().fail_reads(fail);
+            looks.set(0);
+            wake(&store, &place, &handle, || {
+                looks.set(looks.get() + 1);
+                looks.get() > looks_max
+            });
+            looks.get()
+        };
+        assert_eq!(run(0, u32::MAX), 0);
+        assert!(run(2, u32::MAX) >= 20);
+        assert_eq!(run(u64::MAX, 3), 4);
+        disk.faults().fail_reads(0);
+    }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use common::PANIC;
 use common::occupants::{
-    Client, MUC, PERSISTENT, ROOM, TEMPORARY, configure, enter_as, enters, kick, pair, pair_in,
-    rest, there,
+    Client, MUC, PERSISTENT, ROOM, TEMPORARY, configure, configures, enter_as, enters, kick, pair,
+    pair_in, rest, there,
 };
 use common::world::{Peer, RESUME_TIMEOUT, SM, World, bodies, stanzas};
 use stdx::rand::Rng;
@@ -905,4 +905,38 @@ fn no_schedule_loses_or_doubles_what_was_said() {
     for seed in first..first + count {
         play(seed);
     }
+}
+
+/// Rooms are told a few at a time that a client is back; all of them are.
+#[test]
+fn who_is_in_many_rooms_hears_of_each_when_she_is_back() {
+    const ROOMS: usize = 30;
+    let mut world = World::patient(|_| ());
+    let (mut romeo, mut juliet) = (
+        world.login("romeo", "romeo"),
+        world.login("juliet", "juliet"),
+    );
+    let token = juliet.enable(&mut world);
+    let room = |number: usize| format!("r{number}@conference.localhost");
+    for number in 0..ROOMS {
+        let there = |text: &str| text.replace(ROOM, &room(number));
+        romeo.ask(&mut world, &there(&enters("romeo")), "<subject");
+        romeo.ask(&mut world, &there(&configures(PERSISTENT)), "id='config'");
+        juliet.ask(&mut world, &there(&enters("juliet")), "<subject");
+    }
+    drop((romeo, juliet));
+    world.crash();
+    let mut juliet = world.connect("juliet");
+    juliet.resume(&token, 0);
+    juliet.expect(&mut world, "<resumed");
+    let mut heard = Vec::new();
+    for _ in 0..ROOMS {
+        let seen = juliet.expect_patiently(&mut world, "<status code='110'/>");
+        let from = seen.rsplit("from='").next().expect("an address");
+        heard.push(from.split('/').next().expect("a room").to_owned());
+    }
+    heard.sort();
+    let mut all: Vec<String> = (0..ROOMS).map(room).collect();
+    all.sort();
+    assert_eq!(heard, all);
 }

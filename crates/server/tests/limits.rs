@@ -249,6 +249,38 @@ fn a_trace_says_that_it_has_not_looked_at_all_entries() {
     }
 }
 
+/// A trace names the sessions that were given a message, and no others: a client without stream
+/// management has no number.
+#[test]
+fn a_trace_names_sessions_that_there_are() {
+    let mut options = options(1, true);
+    options.archive.enabled = true;
+    let running = start_with(options, net::Limits::default(), &["alice", "bob"]);
+    let mut plain = Client::login(running.address, "bob", "plain");
+    let mut managed = Client::login(running.address, "bob", "managed");
+    managed.send("<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
+    managed.expect("<enabled ");
+    for client in [&mut plain, &mut managed] {
+        client.send("<presence/>");
+        client.expect("<presence ");
+    }
+    let mut alice = Client::login(running.address, "alice", "a");
+    alice.send("<message to='bob@localhost' type='chat'><body>1</body></message>");
+    let seen = plain.expect("</message>");
+    managed.expect("</message>");
+    let (_, id) = seen.split_once("<stanza-id ").expect("an id");
+    let (_, id) = id.split_once("id='").expect("an id");
+    let (id, by) = (id[..16].to_owned(), Some("bob@localhost".to_owned()));
+    let traced = running.node.admin().call(Request::Trace { id, by });
+    let Response::Traced { lines } = traced else {
+        panic!("{traced:?}");
+    };
+    let told = lines.join("\n");
+    assert!(told.contains("given to bob@localhost/managed"), "{told}");
+    assert!(!told.contains("for session"), "{told}");
+    running.node.drain(DEADLINE);
+}
+
 #[test]
 fn who_does_not_answer_a_ping_is_gone() {
     let limits = Limits {

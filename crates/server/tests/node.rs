@@ -34,6 +34,23 @@ fn two_clients_chat_on_one_shard_and_on_many() {
     }
 }
 
+/// Goal: what a shard has besides accounts is not taken for accounts.
+#[test]
+fn accounts_in_memory_are_counted() {
+    let running = start(2, true, &["alice"]);
+    let mut alice = Client::login(running.address, "alice", "a");
+    alice.send("<presence/>");
+    alice.expect("<presence from='alice@localhost/a'");
+    // Shards say what they have now and then.
+    for _ in 0..100 {
+        if running.node.accounts_loaded() == 1 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("{} accounts, of one", running.node.accounts_loaded());
+}
+
 #[test]
 fn messages_to_an_absent_user_wait_in_order() {
     let running = start(2, true, &["alice", "bob"]);

@@ -522,6 +522,38 @@ fn what_was_answered_before_a_home_died_is_not_answered_again() {
     }
 }
 
+/// Goal: a request that a home has handled, and has recorded so, is answered although that home
+/// dies before the answer has left: by the next one, with an error.
+#[test]
+fn what_was_not_answered_before_a_home_died_is_answered_by_the_next() {
+    let two = two(&["alice", "bob"], |_| {});
+    let (mut alice, _) = online(&two, "alice");
+    let (mut bob, _) = online(&two, "bob");
+    let mut heard = String::new();
+    for tenure in 6..9 {
+        two.home.way.hold(true);
+        alice.send(&format!(
+            "<iq type='get' id='lost {tenure}'><ping xmlns='urn:xmpp:ping'/></iq>"
+        ));
+        // The record of this says that the request was handled, too.
+        alice.send(&message("bob@localhost/a", &format!("behind {tenure}")));
+        thread::sleep(SOON);
+        dies(&two);
+        two.home.way.hold(false);
+        comes_back(&two, tenure);
+        bob.expect(&format!("<body>behind {tenure}</body>"));
+        heard += &alice.expect("may have been carried out");
+        accepted(&mut alice, 1 + 2 * (tenure - 5));
+    }
+    alice.send("<iq type='get' id='last'><ping xmlns='urn:xmpp:ping'/></iq>");
+    heard += &alice.expect("id='last'");
+    assert!(!heard.contains("stream:error"), "{heard}");
+    for tenure in 6..9 {
+        let answers = heard.matches(&format!("id='lost {tenure}'")).count();
+        assert_eq!(answers, 1, "{heard}");
+    }
+}
+
 /// Goal: a client that is slow to read, and for which more waits than a window, gets everything
 /// of a home that moves, and then goes on; if the home dies its stream ends, and what it has not
 /// got comes with the resumption.

@@ -19,7 +19,7 @@ use std::time::Duration;
 use common::bystanders::{BYSTANDERS, Bystanders, Event, SECRET, Seen};
 use common::{Disk, new_disk, sim_options, store_on};
 use delivery::OutboxLimits;
-use server::options::{Commits, Delivery, DeliveryLimits};
+use server::options::{Commits, Delivery, DeliveryLimits, Moves};
 use server::{Options, Sim};
 use stdx::rand::Rng;
 use stdx::time::{Clock as _, Moment, VirtualClock};
@@ -147,6 +147,7 @@ fn draw_limits(delivery: &mut Delivery, seed: u64, rng: &mut Rng) {
         unlogged: xmpp::sm::Limits {
             // A page of the archive has room.
             stanzas: [120, usual.unlogged.stanzas][rng.usize(..2)],
+            stanzas_max: 500,
             ..usual.unlogged
         },
         ..usual
@@ -157,18 +158,54 @@ fn draw_limits(delivery: &mut Delivery, seed: u64, rng: &mut Rng) {
     delivery.outbox = draw_outbox(may_refuse(seed), rng);
 }
 
+/// For how long a message waits for a recipient who does not take it, how often it is tried with
+/// one that crashes, and how many wait: where a sender may be refused, and in every other of those.
+fn draw_patience(outbox: &mut OutboxLimits, seed: u64) {
+    if !may_refuse(seed) || (seed / 64).is_multiple_of(2) {
+        return;
+    }
+    let mut rng = Rng::with_seed(!seed.rotate_left(16));
+    outbox.give_up_after = [Duration::from_secs(1), LONG[0], LONG[1]][rng.usize(..3)];
+    outbox.crashes_max = [1, 2][rng.usize(..2)];
+    let for_each = [1, 2, 8][rng.usize(..3)];
+    outbox.entries_per_destination_max = for_each.min(outbox.entries_max);
+}
+
 /// What waits for commits: with so much a user's stanzas wait in its mailbox.
 fn draw_commits(rng: &mut Rng) -> Commits {
     let usual = Commits::default();
     let mut any = |usual: usize| [1, 2, 4, usual][rng.usize(..4)];
-    let batch_appends = any(usual.batch_appends);
     Commits {
-        batch_appends,
-        batch_appends_each: batch_appends.min(usual.batch_appends_each),
+        batch_appends: any(usual.batch_appends),
+        batch_appends_each: any(usual.batch_appends_each),
+        batch_appends_large: any(usual.batch_appends_large),
         barrier_appends_max: any(usual.barrier_appends_max),
         barrier_effects_max: any(usual.barrier_effects_max),
         barrier_bytes_max: any(usual.barrier_bytes_max),
         ..usual
+    }
+}
+
+/// After which pauses an append in doubt is asked for, and one that found no room is handed over
+/// again: in every other 128 schedules.
+fn draw_pauses(commits: &mut Commits, seed: u64) {
+    if (seed / 128).is_multiple_of(2) {
+        return;
+    }
+    let mut rng = Rng::with_seed(!seed.rotate_left(48));
+    let mut any = |of: [u64; 3]| Duration::from_millis(of[rng.usize(..3)]);
+    commits.doubt_poll = any([1, 50, 1_000]);
+    commits.busy_retry = any([1, 5, 500]);
+}
+
+/// When a busy range is paused, and for how long.
+fn draw_moves(seed: u64) -> Moves {
+    let mut rng = Rng::with_seed(!seed.rotate_left(32));
+    let mut any = |of: [u64; 3]| Duration::from_millis(of[rng.usize(..3)]);
+    Moves {
+        patience: any([0, 20, 200]),
+        pause_max: any([0, 200, 8_000]),
+        ..Moves::default()
     }
 }
 
@@ -181,13 +218,16 @@ impl Inside {
         // A stream outlives a crash where its actor is on the same shard.
         options.hand_over |= has_crashes(seed) || has_moves(seed);
         draw_limits(&mut options.delivery, seed, &mut rng);
+        draw_patience(&mut options.delivery.outbox, seed);
         if may_refuse(seed) {
             options.limits.offline_messages_max = [1, 2, 10_000][rng.usize(..3)];
         }
         if !seed.is_multiple_of(4) {
             options.commits = draw_commits(&mut rng);
         }
+        draw_pauses(&mut options.commits, seed);
         options.wire.through_bytes = goes_through_bytes(seed);
+        options.moves = draw_moves(seed);
         let others = Bystanders::new(seed);
         let mut inside = Inside {
             disk: new_disk(),

@@ -6,6 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::world::{Peer, RESUME_TIMEOUT, ROSTER_SET, SM, World, bodies, stanzas};
+use telemetry::{Counter, Gauge};
 
 #[test]
 fn of_two_connections_that_resume_at_once_one_has_the_session() {
@@ -124,6 +125,185 @@ fn the_roster_is_pushed_by_the_first_resumption_that_is_completed() {
         second.expect(&mut world, "<resumed");
         second.expect(&mut world, "nurse@localhost");
     }
+}
+
+/// The session ended, with `resource-constraint`, when more contacts than it keeps stanzas were
+/// pushed at once: by the first resumption after a restart, which is for nothing else.
+#[test]
+fn a_roster_of_more_contacts_than_a_session_keeps_is_pushed_as_its_client_acknowledges() {
+    const CONTACTS: usize = 30;
+    // As many of them as are pushed at once fit into two parts, or just not; or one fits alone.
+    for (stanzas_kept, bytes) in [
+        (8, 256 * 1024),
+        (60, 256 * 1024),
+        (60, 1),
+        (1_000, 256 * 1024),
+    ] {
+        let mut world = World::patient(|options| {
+            let unlogged = &mut options.delivery.limits.unlogged;
+            unlogged.stanzas = stanzas_kept;
+            unlogged.stanzas_max = stanzas_kept.max(16);
+            unlogged.bytes = bytes;
+        });
+        let mut hall = world.login("juliet", "hall");
+        for n in 0..CONTACTS {
+            // In another order than that of their addresses.
+            let contact = n * 7 % CONTACTS;
+            hall.ask(
+                &mut world,
+                &format!(
+                    "<iq type='set' id='s{n}'><query xmlns='jabber:iq:roster'>\
+                     <item jid='c{contact:02}@localhost'/></query></iq>"
+                ),
+                &format!("id='s{n}'"),
+            );
+        }
+        let (mut lost, token) = world.login_managed("juliet", "balcony");
+        let roster = "<iq type='get' id='all'><query xmlns='jabber:iq:roster'/></iq>";
+        lost.ask(&mut world, roster, "id='all'");
+        drop((lost, hall));
+        world.crash();
+        let mut juliet = world.connect("juliet");
+        juliet.resume(&token, 1);
+        juliet.expect(&mut world, "<resumed");
+        let (mut handled, mut seen) = (1, String::new());
+        for _ in 0..CONTACTS {
+            // Behind the last part nothing is asked.
+            let Some(text) = juliet.wait_for_question(&mut world) else {
+                seen += &std::mem::take(&mut juliet.seen);
+                break;
+            };
+            handled += stanzas(&text);
+            juliet.send(&format!("<a {SM} h='{handled}'/>"));
+            seen += &text;
+        }
+        let items = seen.split("<item jid='").skip(1).map(|item| &item[..3]);
+        let all: Vec<String> = (0..CONTACTS).map(|n| format!("c{n:02}")).collect();
+        assert!(items.eq(&all), "{seen}");
+        juliet.sync(&mut world);
+    }
+}
+
+/// The session ended: a page that one may ask for did not fit into what it keeps, every time.
+#[test]
+fn a_page_of_the_archive_as_large_as_they_get_reaches_a_managed_session() {
+    const PAGE: usize = 100;
+    let mut world = World::patient(|options| options.archive.enabled = true);
+    let mut romeo = world.login("romeo", "orchard");
+    let text = "x".repeat(2_500);
+    for n in 0..PAGE {
+        romeo.say("juliet@localhost", &text);
+        if n % 20 == 19 {
+            romeo.sync(&mut world);
+        }
+    }
+    let (mut juliet, _) = world.login_managed("juliet", "balcony");
+    let query = "<iq type='set' id='page'><query xmlns='urn:xmpp:mam:2'>\
+                 <set xmlns='http://jabber.org/protocol/rsm'><max>100</max></set></query></iq>";
+    for _ in 0..3 {
+        let page = juliet.ask(&mut world, query, "<fin");
+        assert!(page.matches("<result").count() > PAGE / 2, "{}", page.len());
+    }
+    juliet.sync(&mut world);
+}
+
+/// Answers that it waited for were dropped like what others say by themselves, and it waited on.
+#[test]
+fn an_answer_that_a_session_waits_for_reaches_it_however_much_is_unacknowledged() {
+    let mut world = World::patient(|options| options.limits.stanza_bytes_max = 256 * 1024);
+    let (mut juliet, _) = world.login_managed("juliet", "balcony");
+    let mut romeo = world.login("romeo", "orchard");
+    let text = "x".repeat(100_000);
+    for id in ["a", "b", "c"] {
+        juliet.send(&format!(
+            "<iq type='get' id='{id}' to='romeo@localhost/orchard'><q xmlns='urn:example'/></iq>"
+        ));
+    }
+    juliet.sync(&mut world);
+    romeo.expect(&mut world, "id='c'");
+    // Each once; and nobody else may say that it is the answer.
+    for id in ["unasked", "a", "b", "b", "c"] {
+        romeo.send(&format!(
+            "<iq type='result' id='{id}' to='juliet@localhost/balcony'><q>{text}</q></iq>"
+        ));
+    }
+    romeo.sync(&mut world);
+    let seen = juliet.sync(&mut world);
+    let answers: Vec<&str> = seen.split("<iq type='result' id='").skip(1).collect();
+    let ids: Vec<&str> = answers.iter().map(|answer| &answer[..1]).collect();
+    assert_eq!(ids, ["u", "a", "b", "c", "p"], "{}", seen.len());
+}
+
+/// A client without stream management that read slowly was cut, with all that was in its
+/// connection: to it, written is delivered.
+#[test]
+fn a_client_that_reads_slowly_is_given_pages_as_it_reads() {
+    const LARGE: usize = 250;
+    let mut world = World::patient(|options| {
+        options.limits.offline_messages_max = 1_000;
+        options.limits.offline_bytes_max = 16 << 20;
+        options.delivery.limits.others_backlog_max = 64 * 1024;
+    });
+    let mut romeo = world.login("romeo", "orchard");
+    let text = "x".repeat(40_000);
+    for number in 0..LARGE {
+        romeo.say("juliet@localhost", &format!("{number} {text}"));
+        romeo.sync(&mut world);
+    }
+    let mut juliet = world.login("juliet", "balcony");
+    juliet.send("<presence/>");
+    for _ in 0..100 {
+        world.pass(STEP);
+    }
+    let written = world.node().stats().counter(Counter::MessagesOut);
+    assert!(written > 0 && written < LARGE as u64, "{written}");
+    let mut numbers = Vec::new();
+    while numbers.len() < LARGE {
+        let message = juliet.expect_patiently(&mut world, "</message>");
+        let number = message.split("<body>").nth(1).expect("a body");
+        let number = number.split(' ').next().expect("a number");
+        numbers.push(number.parse::<usize>().expect("a number"));
+    }
+    assert!(numbers.into_iter().eq(0..LARGE));
+    juliet.sync(&mut world);
+}
+
+/// Nobody was loaded then, and their sessions and messages were forgotten until somebody asked.
+#[test]
+fn who_cannot_be_read_at_the_start_is_woken_all_the_same() {
+    let mut world = World::new();
+    let (lost, _) = world.login_managed("juliet", "balcony");
+    drop(lost);
+    // A node that cannot read what it is made from does not start.
+    let first = (0..1_000).find(|passed| world.crash_unread(*passed));
+    let first = first.expect("it starts");
+    for passed in first..first + 4 {
+        assert!(world.crash_unread(passed), "{passed}");
+        for _ in 0..10 {
+            world.pass(Duration::from_secs(1));
+        }
+        let sessions = world.node().stats().gauge(Gauge::ManagedSessions);
+        assert_eq!(sessions, 1, "{passed}");
+    }
+}
+
+/// An account whose last session ended with an error stayed in memory.
+#[test]
+fn who_ended_badly_does_not_stay_in_memory() {
+    let left = |last_words: &str| {
+        let mut world = World::patient(|_| ());
+        let (mut juliet, _) = world.login_managed("juliet", "balcony");
+        // The account's first look at whether it is needed is over.
+        world.pass(Duration::from_secs(60));
+        juliet.send(last_words);
+        juliet.expect(&mut world, "</stream:stream>");
+        for _ in 0..4 {
+            world.pass(Duration::from_secs(60));
+        }
+        world.node().stats().gauge(Gauge::ActorsAlive)
+    };
+    let well = left("</stream:stream>");
+    assert_eq!(left(&format!("<a {SM} h='99'/>")), well);
 }
 
 /// Its session was attached to a connection that was gone, for as long as nothing was sent to it.
@@ -424,7 +604,11 @@ fn a_client_whose_answer_is_behind_much_else_is_not_cut() {
     romeo.say("juliet@localhost", "1");
     juliet.wait_for_question(&mut world).expect("she is asked");
     for second in 0..20 {
-        juliet.say("romeo@localhost", &second.to_string());
+        match second < 10 {
+            true => juliet.say("romeo@localhost", &second.to_string()),
+            // What is answered with an error is said all the same.
+            false => juliet.send("<message to='@'/>"),
+        }
         world.pass(Duration::from_secs(1));
         while juliet.read() {}
     }

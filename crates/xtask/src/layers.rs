@@ -76,6 +76,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("libtest-mimic", &["testkit"]),
     ("minidom", &["server"]),
     ("mio", &["net", "flood"]),
+    ("percent-encoding", &["cluster"]),
     (
         "postcard",
         &[

@@ -168,8 +168,9 @@ impl Admin {
     fn kept(&self, owner: &str, state: &UserState, entry: &LogEntry, lines: &mut Vec<String>) {
         let (at, id) = (entry.at.with_millis(), stanza_ids::id_of(entry.seq));
         lines.push(format!("{at}  in the log of {owner}, as {id}"));
-        for to in &entry.went_to {
-            let number = crate::user::session_number(to);
+        let mut is_for_sessions = false;
+        for (number, was_given) in crate::user::named_sessions(entry) {
+            is_for_sessions = true;
             let record = state.sessions.find(number);
             let cursor = state.windows.as_deref();
             let cursor = cursor.and_then(|windows| windows.cursor(number));
@@ -177,11 +178,15 @@ impl Admin {
                 (Some(record), Some(cursor)) if cursor.acked >= entry.seq => {
                     format!("-  acknowledged by {owner}/{}", record.resource)
                 }
-                (Some(record), _) => format!(
-                    "-  given to {owner}/{}, not acknowledged as far as is recorded",
-                    record.resource
-                ),
-                (None, _) => format!("-  given to session {number}, which has ended"),
+                (Some(record), _) => {
+                    let what = match was_given {
+                        true => "given to",
+                        false => "in the log for",
+                    };
+                    let resource = &record.resource;
+                    format!("-  {what} {owner}/{resource}, not acknowledged as far as is recorded")
+                }
+                (None, _) => format!("-  for session {number}, which has ended"),
             });
         }
         let waits = entry.flags.has(EntryFlags::WAITING) && entry.seq > state.log.delivered_through;
@@ -189,7 +194,7 @@ impl Admin {
         let again = requeued.is_some_and(|windows| windows.requeued.contains(&entry.seq));
         if waits || again {
             lines.push(format!("-  waits for a session of {owner}"));
-        } else if entry.went_to.is_empty() {
+        } else if !is_for_sessions {
             lines.push(format!("-  given to sessions of {owner}"));
         }
     }

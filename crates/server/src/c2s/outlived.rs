@@ -1,10 +1,14 @@
 //! A client's stream whose session outlived the home of its account: how it goes on at this one,
 //! and what is noted of a stream so that it can outlive this home too (`crate::join`).
 
+use actor::Mail as _;
 use net::Cx;
+use wire::Kind;
+use xml::Frame;
 
 use super::{Attempt, C2sService, Conn};
-use crate::lines::Marks;
+use crate::lines::{Marks, lost_answer};
+use crate::message::UserMsg;
 use crate::message::control::TakenOver;
 
 impl C2sService {
@@ -15,8 +19,21 @@ impl C2sService {
         }
     }
 
-    /// A stanza came once more that the home before this one has handled.
-    pub(super) fn skip_stanza(&self, cx: &Cx<'_>, conn: &mut Conn) {
+    /// A stanza came once more that the home before this one has handled. Who made a request that
+    /// was not answered there is told so.
+    pub(super) fn skip_stanza(&self, cx: &mut Cx<'_>, conn: &mut Conn, stanza: Option<&Frame>) {
+        let (id, end) = (cx.id(), self.heard);
+        if self.home.lines.comes_again(id, stanza, end) {
+            let answer = stanza.filter(|_| self.hears_of_answers());
+            let lost = answer.and_then(lost_answer).zip(conn.user);
+            let is_sent = lost.is_some_and(|(answer, user)| {
+                let lost = UserMsg::LostAnswer { conn: id, answer };
+                cx.mail().send(user, lost).is_ok()
+            });
+            if !is_sent {
+                self.home.lines.answers_not(id);
+            }
+        }
         let Some(login) = &mut conn.login else { return };
         login.skip = login.skip.saturating_sub(1);
         if login.skip == 0 {
@@ -24,6 +41,15 @@ impl C2sService {
             let heard = self.heard;
             self.mark(cx, conn, |marks| marks.skipped(heard));
         }
+    }
+
+    /// Whether edges say which requests were answered. Others may have been, too, where they do
+    /// not.
+    fn hears_of_answers(&self) -> bool {
+        let cluster = self.home.options.cluster.as_ref();
+        cluster.is_some_and(|cluster| {
+            wire::version_at(cluster.away.level()) >= Kind::JoinedMarkedAnswers.since()
+        })
     }
 
     /// A session that outlived its home goes on; its client's next stanzas, so many, were handled

@@ -26,32 +26,52 @@ impl C2sService {
         if self.is_joined(conn, &user) {
             return self.join(cx, conn, &user);
         }
+        let made = match self.may_register(cx, conn, &user) {
+            Ok(()) => self.make_account(cx, user, password),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = made {
+            conn.machine.registered(Err(error), cx.out());
+        }
+    }
+
+    /// Whether somebody may have an account of that name, or what he is told.
+    fn may_register(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn: &Conn,
+        user: &str,
+    ) -> Result<(), StanzaError> {
         let per_hour = self.home.options.registrations_per_hour;
         let (addresses, key) = (&self.home.guard.addresses, AddressKey::of(conn.address));
         if !addresses.may_register(key, per_hour, cx.now()) {
             self.brake(conn.address, cx.now());
             let error = StanzaError::new(Condition::ResourceConstraint)
                 .with_text("Too many registrations from this address; try again later.");
-            return conn.machine.registered(Err(error), cx.out());
+            return Err(error);
         }
-        if self
-            .home
-            .guard
-            .shares
-            .is_full(&user, self.home.limits().domain_bytes_max)
-        {
+        let bytes_max = self.home.limits().domain_bytes_max;
+        if self.home.guard.shares.is_full(user, bytes_max) {
             cx.mail().stats().count(Counter::StorageRefused);
             self.brake(conn.address, cx.now());
             let error = StanzaError::new(Condition::ResourceConstraint)
                 .with_text("The server has no room for another account.");
-            return conn.machine.registered(Err(error), cx.out());
+            return Err(error);
         }
-        let now = cx.mail().wall();
-        if self.lists().bans_account(&user, now) {
+        if self.lists().bans_account(user, cx.mail().wall()) {
             // As if somebody had the name.
-            let error = StanzaError::new(Condition::Conflict);
-            return conn.machine.registered(Err(error), cx.out());
+            return Err(StanzaError::new(Condition::Conflict));
         }
+        Ok(())
+    }
+
+    /// Has a thread derive the keys, and the account's actor make the account.
+    fn make_account(
+        &mut self,
+        cx: &mut Cx<'_>,
+        user: String,
+        password: String,
+    ) -> Result<(), StanzaError> {
         let (remote, handle, id) = (self.remote.clone(), self.handle.clone(), cx.id());
         let (shard, iterations) = (
             self.home.place.shard(&user),
@@ -88,9 +108,9 @@ impl C2sService {
                 UserMsg::Admin { command, reply },
             );
         };
-        if !filled || self.home.crypto.run(job).is_err() {
-            let error = StanzaError::new(Condition::ResourceConstraint);
-            conn.machine.registered(Err(error), cx.out());
+        match filled && self.home.crypto.run(job).is_ok() {
+            true => Ok(()),
+            false => Err(StanzaError::new(Condition::ResourceConstraint)),
         }
     }
 }

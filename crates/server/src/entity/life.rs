@@ -153,7 +153,7 @@ impl<C> Life<C> {
     }
 
     /// An earlier life of it says that it is to come back.
-    pub(super) fn is_woken(&mut self) {
+    pub(super) fn wakes(&mut self) {
         self.is_woken = self.phase != Phase::Ready;
     }
 

@@ -325,7 +325,7 @@ impl<T: Tenant> Actor for Durable<T> {
                 AdminCommand::Leave => self.leave(reply, cx),
                 command => self.0.administer(command, reply, cx),
             },
-            UserMsg::Wake => life.is_woken(),
+            UserMsg::Wake => life.wakes(),
             UserMsg::Idle => self.idle(cx),
             // What accounts are told.
             _ => {}

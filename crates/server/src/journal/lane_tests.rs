@@ -106,28 +106,45 @@ fn who_appends_a_lot_waits_for_himself() {
     assert_eq!(told(&heard), all);
 }
 
-/// At the bound: of each actor so many go, and others as far as there is room.
-#[test]
-fn some_of_each_go_together() {
-    let mut world = World::new(Commits {
-        batch_appends: 7,
-        batch_appends_each: 3,
-        ..Commits::default()
-    });
+/// How many appends of each of two writers are decided after each of the first batches: one has
+/// appended one, and then both have ten more.
+fn decided_after_each<const BATCHES: usize>(commits: Commits) -> [(usize, usize); BATCHES] {
+    let mut world = World::new(commits);
     let (one, heard) = world.writer(USERS[0]);
     let (other, answered) = world.writer(USERS[1]);
     world.switches.set_hold(true);
     world.append(one, 1);
     world.append(one, 10);
     world.append(other, 10);
-    let mut decided = Vec::new();
-    for _ in 0..3 {
+    [(); BATCHES].map(|()| {
         assert_eq!(world.twin.release(1), 1);
         world.sim.run_until_idle();
         let count = |heard: &Told| heard.lock().expect("told").len();
-        decided.push((count(&heard), count(&answered)));
-    }
+        (count(&heard), count(&answered))
+    })
+}
+
+/// At the bound: of each actor so many go, and others as far as there is room.
+#[test]
+fn some_of_each_go_together() {
+    let decided = decided_after_each(Commits {
+        batch_appends: 7,
+        batch_appends_each: 3,
+        ..Commits::default()
+    });
     assert_eq!(decided, [(1, 0), (5, 3), (9, 6)]);
+}
+
+/// At the bound: with a batch that is large only the first of each goes, and nobody waits for ever.
+#[test]
+fn of_a_large_batch_only_the_first_of_each_is_part() {
+    let decided = decided_after_each(Commits {
+        batch_appends: 1,
+        batch_appends_each: 3,
+        batch_appends_large: 4,
+        ..Commits::default()
+    });
+    assert_eq!(decided, [(1, 0), (4, 1), (7, 2), (10, 3)]);
 }
 
 #[test]

@@ -8,9 +8,10 @@ use actor::{Addr, Mail};
 use rustc_hash::{FxHashMap, FxHashSet};
 use store::{Adding, Append, Journal, Outcome, RangeId, Record, Tenure};
 
+use super::Who;
 use super::import::Imports;
 use super::port::PortMsg;
-use super::{Who, turns};
+use super::turns::{self, Sizes};
 use crate::message::{Ticket, UserMsg};
 use crate::options::Commits;
 
@@ -237,13 +238,16 @@ impl Queue {
         }
         // What is first of these always goes: nothing of its range is in front of it.
         let group = self.owners.iter().find(is_ready)?.group;
-        let enough = self.options.batch_appends;
-        let each = self.options.batch_appends_each;
-        let (appends, owners) =
-            match is_one_group && self.in_doubt.is_empty() && self.owners.len() <= enough {
-                true => self.take_all(),
-                false => self.take_some(group, (enough, each)),
-            };
+        let sizes = Sizes {
+            enough: self.options.batch_appends,
+            each: self.options.batch_appends_each,
+            large: self.options.batch_appends_large,
+        };
+        let are_few = self.owners.len() <= sizes.enough;
+        let (appends, owners) = match is_one_group && self.in_doubt.is_empty() && are_few {
+            true => self.take_all(),
+            false => self.take_some(group, sizes),
+        };
         let under_way = &mut self.under_way[usize::from(group)];
         under_way.bytes = bytes_of(&owners);
         under_way.owners = owners;
@@ -260,17 +264,14 @@ impl Queue {
         (appends, owners)
     }
 
-    fn take_some(
-        &mut self,
-        group: Group,
-        (enough, each): (usize, usize),
-    ) -> (Vec<Append>, VecDeque<Owner>) {
+    fn take_some(&mut self, group: Group, sizes: Sizes) -> (Vec<Append>, VecDeque<Owner>) {
         let may_go =
             |owner: &Owner| owner.group == group && !self.in_doubt.contains_key(&owner.range);
-        let chosen = turns::choose(&self.owners, (enough, each), may_go);
+        let chosen = turns::choose(&self.owners, sizes, may_go);
         let appends = std::mem::take(&mut self.appends).into_iter();
         let waiting = appends.zip(std::mem::take(&mut self.owners)).zip(chosen);
-        let mut batch = (Vec::with_capacity(enough), VecDeque::with_capacity(enough));
+        let room = sizes.enough;
+        let mut batch = (Vec::with_capacity(room), VecDeque::with_capacity(room));
         for ((append, owner), goes) in waiting {
             if goes {
                 batch.0.push(append);

@@ -43,8 +43,9 @@ pub(crate) struct Marks {
     has_outlived: bool,
     /// The edge sends what the home before has handled, which has no place here.
     skips: bool,
-    /// What the edge sends begins behind this stanza.
+    /// What the edge sends begins behind this stanza, and so many came once more.
     behind: u32,
+    again: u32,
     /// Requests among it that a home before has answered, by their counts.
     had_answers: Vec<u32>,
 }
@@ -66,6 +67,8 @@ struct Session {
     /// A record was asked for there.
     asked: u64,
     counts: Counts,
+    /// Stanzas up to this count are in a record.
+    recorded: u32,
     /// What the edge was told last.
     told: Mark,
 }
@@ -106,6 +109,42 @@ impl Marks {
     /// What comes is passed over up to this stanza.
     fn skips_until(&mut self, inbound: u32) {
         self.skips = self.behind != inbound;
+        if let Some(session) = self.session.as_mut().filter(|_| self.skips) {
+            session.counts.inbound = self.behind;
+        }
+    }
+
+    /// A stanza that ends there comes once more: the home before has handled it. True if it is a
+    /// request that was not answered there: whoever made it is told so.
+    fn comes_again(&mut self, stanza: Option<&Frame>, end: u64) -> bool {
+        self.again = self.again.wrapping_add(1);
+        let count = self.behind.wrapping_add(self.again);
+        let had_answer = self.had_answer(count);
+        let Some(session) = &mut self.session else {
+            return false;
+        };
+        let stanza = stanza.filter(|_| !had_answer);
+        let owes_answer =
+            stanza.is_some_and(|stanza| session.requests.waits_for(&session.user, count, stanza));
+        session.counts(count, end);
+        session.cover();
+        owes_answer
+    }
+
+    /// Whether the stanza with this count is a request that a home before has answered. It is asked
+    /// once.
+    fn had_answer(&mut self, count: u32) -> bool {
+        let at = self.had_answers.iter().position(|one| *one == count);
+        at.map(|at| self.had_answers.swap_remove(at)).is_some()
+    }
+
+    /// The answer that the last one is owed finds no room.
+    fn answers_not(&mut self) {
+        let count = self.behind.wrapping_add(self.again);
+        if let Some(session) = &mut self.session {
+            session.requests.forget(count);
+            session.cover();
+        }
     }
 
     /// All of it has come.
@@ -113,7 +152,7 @@ impl Marks {
         self.skips = false;
         self.current = self.current.max(end);
         if let Some(session) = &mut self.session {
-            (session.heard, session.asked) = (end, end);
+            session.asked = end;
         }
     }
 
@@ -142,6 +181,7 @@ impl Marks {
             heard: self.current,
             asked: self.current,
             counts,
+            recorded: counts.inbound,
             told: Mark::default(),
         }));
     }
@@ -153,16 +193,14 @@ impl Marks {
         let Some(session) = &mut self.session else {
             return false;
         };
-        if session.counted.len() >= COUNTED_MAX {
-            session.counted.pop_front();
-        }
-        session.counted.push_back((inbound, self.current));
+        session.counts(inbound, self.current);
         let Some(taken) = taken else { return false };
-        if let Some(at) = self.had_answers.iter().position(|one| *one == inbound) {
-            self.had_answers.swap_remove(at);
+        if self.had_answer(inbound) {
             return true;
         }
-        session.requests.waits_for(&session.user, inbound, &taken);
+        if let Some(session) = &mut self.session {
+            session.requests.waits_for(&session.user, inbound, &taken);
+        }
         false
     }
 
@@ -174,6 +212,9 @@ impl Marks {
             // covers them.
             session.answered.extend(answered.filter(|_| self.is_kept));
             session.answered.truncate(ANSWERED_MAX);
+            if answered.is_some() {
+                session.cover();
+            }
         }
     }
 
@@ -196,15 +237,8 @@ impl Marks {
         let Some(session) = &mut self.session else {
             return false;
         };
-        let is_covered = |(count, _): &mut (u32, u64)| is_up_to(*count, inbound);
-        while let Some((count, end)) = session.counted.pop_front_if(is_covered) {
-            session.heard = end;
-            session.counts.inbound = count;
-        }
-        session.answered.retain(|count| !is_up_to(*count, inbound));
-        if session.counted.is_empty() && session.counted.capacity() > 16 {
-            session.counted = VecDeque::new();
-        }
+        session.recorded = inbound;
+        session.cover();
         self.is_kept && session.heard.saturating_sub(session.told.heard) > UNRECORDED_MAX
     }
 
@@ -239,14 +273,10 @@ impl Marks {
     /// that is about. While it sends what the home before has handled, it has all of it.
     fn now(&self, at: u64) -> Option<Mark> {
         let session = self.session.as_ref().filter(|_| self.is_kept)?;
-        let mut counts = session.counts;
-        if self.skips {
-            counts.inbound = self.behind;
-        }
         Some(Mark {
             at,
             heard: session.heard,
-            counts,
+            counts: session.counts,
         })
     }
 
@@ -277,6 +307,34 @@ impl Marks {
     }
 }
 
+impl Session {
+    /// A stanza has this count, and ends there.
+    fn counts(&mut self, count: u32, end: u64) {
+        if self.counted.len() >= COUNTED_MAX {
+            self.counted.pop_front();
+        }
+        self.counted.push_back((count, end));
+    }
+
+    /// What is in a record was heard, but for what is behind a request without an answer: the edge
+    /// keeps that, and the next home is the one to answer it.
+    fn cover(&mut self) {
+        let (recorded, open) = (self.recorded, self.requests.first());
+        let is_covered = |(count, _): &mut (u32, u64)| {
+            is_up_to(*count, recorded) && open.is_none_or(|open| !is_up_to(open, *count))
+        };
+        while let Some((count, end)) = self.counted.pop_front_if(is_covered) {
+            self.heard = end;
+            self.counts.inbound = count;
+        }
+        let inbound = self.counts.inbound;
+        self.answered.retain(|count| !is_up_to(*count, inbound));
+        if self.counted.is_empty() && self.counted.capacity() > 16 {
+            self.counted = VecDeque::new();
+        }
+    }
+}
+
 impl super::Lines {
     fn marks<R>(&self, conn: ConnRef, act: impl FnOnce(&mut Marks) -> R) -> Option<R> {
         let mut far = self.marks.borrow_mut();
@@ -289,6 +347,18 @@ impl super::Lines {
     /// For the stream.
     pub(crate) fn mark(&self, conn: ConnRef, act: impl FnOnce(&mut Marks)) {
         self.marks(conn, act);
+    }
+
+    /// For the stream: a stanza that ends there comes once more. True if it is a request that the
+    /// home before has not answered.
+    pub(crate) fn comes_again(&self, conn: ConnRef, stanza: Option<&Frame>, end: u64) -> bool {
+        let owes_answer = self.marks(conn, |marks| marks.comes_again(stanza, end));
+        owes_answer.unwrap_or_default()
+    }
+
+    /// The answer that such a request is owed cannot be given.
+    pub(crate) fn answers_not(&self, conn: ConnRef) {
+        self.marks(conn, Marks::answers_not);
     }
 
     /// For the actor: it takes the next element of a connection, or an answer that the stream gave
@@ -499,6 +569,94 @@ mod tests {
         assert!(!say(&mut next, 9, presence));
         assert!(say(&mut next, 10, &ask("2", "x")));
         assert!(!say(&mut next, 11, &ask("3", "b@x")));
+    }
+
+    /// A stanza of the account's client with this count.
+    fn say(marks: &mut Marks, count: u32, stanza: &str) {
+        marks.takes(Some(&parsed(stanza)));
+        marks.counts(count);
+    }
+
+    fn parsed(stanza: &str) -> Frame {
+        Frame::parse(stanza.as_bytes().to_vec()).expect("a stanza")
+    }
+
+    fn ask(id: u32) -> String {
+        format!("<iq xmlns='jabber:client' type='get' id='{id}'><q xmlns='q'/></iq>")
+    }
+
+    const PRESENCE: &str = "<presence xmlns='jabber:client'/>";
+
+    /// Goal: the edge keeps a request until it is answered, and what is behind it, whatever a
+    /// record covers: the next home would not know of it otherwise.
+    #[test]
+    fn a_request_is_kept_until_it_is_answered() {
+        let mut marks = Marks {
+            is_kept: true,
+            ..Marks::default()
+        };
+        marks.begins((&"a@x".into(), "token"), counts(0, 0, 0));
+        marks.take_news(0);
+        for count in 1..=4 {
+            marks.hands_in(u64::from(count) * 10);
+            match count {
+                2 => say(&mut marks, count, &ask(count)),
+                _ => say(&mut marks, count, PRESENCE),
+            }
+        }
+        let told = |marks: &Marks| {
+            let (mark, answered) = marks.mark().expect("it can outlive");
+            (mark.heard, mark.counts.inbound, answered)
+        };
+        marks.recorded(3);
+        assert_eq!(told(&marks), (10, 1, vec![]));
+        marks.answered(b"<iq type='result' id='2'/>");
+        assert_eq!(told(&marks), (30, 3, vec![]), "it is covered");
+        marks.recorded(4);
+        assert_eq!(told(&marks), (40, 4, vec![]));
+    }
+
+    /// Goal: who made a request that a home has handled and not answered is told by the next one,
+    /// once; not who was answered, nor who asked others.
+    #[test]
+    fn an_answer_that_was_lost_is_owed() {
+        let mut next = Marks::default();
+        next.outlived(b"<stream:stream>", 7, vec![10]);
+        next.begins((&"a@x".into(), "token"), counts(0, 0, 11));
+        next.skips_until(11);
+        let told = |next: &Marks| {
+            let (mark, answered) = next.mark().expect("it can outlive");
+            assert!(answered.is_empty(), "what is covered is not told");
+            (mark.heard, mark.counts.inbound)
+        };
+        assert!(!next.comes_again(Some(&parsed(PRESENCE)), 10));
+        assert!(next.comes_again(Some(&parsed(&ask(1))), 20));
+        assert!(
+            !next.comes_again(Some(&parsed(&ask(2))), 30),
+            "it was answered"
+        );
+        assert!(!next.comes_again(None, 100));
+        next.skipped(100);
+        assert_eq!(told(&next), (10, 8), "another home would be asked again");
+        next.answered(b"<iq type='error' id='1'/>");
+        assert_eq!(told(&next), (100, 11));
+    }
+
+    /// Goal: an answer for which there is no room is not waited for.
+    #[test]
+    fn an_answer_that_is_not_given_is_not_waited_for() {
+        let mut next = Marks::default();
+        next.outlived(b"<stream:stream>", 7, vec![]);
+        next.begins((&"a@x".into(), "token"), counts(0, 0, 8));
+        next.skips_until(8);
+        assert!(next.comes_again(Some(&parsed(&ask(1))), 20));
+        let told = |next: &Marks| {
+            next.mark()
+                .map(|(mark, _)| (mark.heard, mark.counts.inbound))
+        };
+        assert_eq!(told(&next), Some((0, 7)));
+        next.answers_not();
+        assert_eq!(told(&next), Some((20, 8)));
     }
 
     /// Goal: of no more answers than a packet has room for an edge is told.

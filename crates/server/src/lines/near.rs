@@ -24,7 +24,7 @@ use xmpp::error::{Condition, StanzaError};
 use xmpp::ns;
 
 use super::marks::{COUNTED_MAX, UNRECORDED_MAX};
-use super::requests::Requests;
+use super::requests::{Requests, lost_answer};
 
 /// So many panics of an actor at the same stanza of its client, and the stanza is answered with an
 /// error in place of being handled once more.
@@ -286,12 +286,9 @@ impl Near {
     /// What the next incarnation is told.
     pub(crate) fn introduction(&self) -> Option<Introduction> {
         let session = self.session.as_ref().filter(|_| self.can_outlive())?;
-        let error = StanzaError::new(Condition::InternalServerError)
-            .with_text("The request may have been carried out.");
-        let unanswered = self.requests.iter().filter_map(|(count, request)| {
-            let answer = xmpp::error::reply(request, &error)?;
-            Some((*count, answer.as_bytes().to_vec()))
-        });
+        let unanswered = self.requests.iter();
+        let unanswered =
+            unanswered.filter_map(|(count, request)| Some((*count, lost_answer(request)?)));
         Some(Introduction {
             proof: session.proof.clone(),
             counts: session.counts,

@@ -1,8 +1,10 @@
 //! Requests of a client to the account itself that have no answer yet. One that was answered is not
-//! done again by the next life of the account, recorded or not (docs/decisions/0136).
+//! done again by the next life of the account, recorded or not (docs/decisions/0136); one that a
+//! record says was handled, and that was not answered, is answered with an error.
 
 use actor::Name;
 use xml::Frame;
+use xmpp::error::{Condition, StanzaError};
 use xmpp::ns;
 
 use crate::address;
@@ -45,6 +47,16 @@ impl Requests {
         Some(count)
     }
 
+    /// The one with this count has no answer to come.
+    pub(super) fn forget(&mut self, count: u32) {
+        self.0.retain(|(open, _)| *open != count);
+    }
+
+    /// The count of the first of them.
+    pub(super) fn first(&self) -> Option<u32> {
+        self.0.first().map(|(count, _)| *count)
+    }
+
     /// Whether the one with this count has no answer yet.
     pub(super) fn is_open(&self, count: u32) -> bool {
         self.0.iter().any(|(open, _)| *open == count)
@@ -53,6 +65,15 @@ impl Requests {
     pub(super) fn iter(&self) -> impl Iterator<Item = &(u32, Frame)> {
         self.0.iter()
     }
+}
+
+/// What a request is answered by the next life of the account, if the last one has handled it and
+/// died before the answer left.
+pub(crate) fn lost_answer(request: &Frame) -> Option<Vec<u8>> {
+    let error = StanzaError::new(Condition::InternalServerError)
+        .with_text("The request may have been carried out.");
+    let answer = xmpp::error::reply(request, &error)?;
+    Some(answer.as_bytes().to_vec())
 }
 
 /// Whether it is the account itself that answers a stanza: whatever others were asked, they answer

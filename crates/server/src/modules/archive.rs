@@ -12,7 +12,7 @@ use super::hints::NS_RETRACTION;
 use super::mam::{self, Fin, NS, NS_EXTENDED, NS_FULL_TEXT, Others, Prefs, Query};
 use super::{AccountHandler, Change, Module, Outcome, Switch, View, Xep};
 use crate::iq::{Found, Request};
-use crate::limits::{ARCHIVE_PAGE_BYTES, ARCHIVE_SEARCHED_BYTES};
+use crate::limits::{ARCHIVE_PAGE_BYTES, ARCHIVE_SEARCHED_BYTES, IDS_AT_ONCE};
 
 pub(crate) const MODULE: Module = Module {
     name: "archive",
@@ -134,13 +134,7 @@ pub(crate) fn page(
             }
         }
     } else {
-        let mut ids = filter.ids.clone();
-        ids.sort_unstable();
-        store::Page {
-            entries: store.log_entries(owner, &ids).map_err(failed)?,
-            complete: true,
-            count: Some(ids.len() as u64),
-        }
+        by_ids(store, owner, query).map_err(failed)?
     };
     let size_before = found.entries.len();
     let size = bounded(&mut found, query.page.is_last);
@@ -183,6 +177,40 @@ pub(crate) fn page(
     let mut payload = Vec::new();
     mam::write_fin(fin, &mut payload);
     Ok((leading, payload))
+}
+
+/// Those of the named messages that the page asks for; read a few at a time, for they may be large.
+fn by_ids(store: &Store, owner: &str, query: &Query) -> Result<store::Page, StoreError> {
+    let mut ids = query.filter.ids.clone();
+    ids.sort_unstable();
+    ids.dedup();
+    let count = Some(ids.len() as u64);
+    let (after, before) = query.bounds();
+    ids.retain(|id| after.is_none_or(|after| *id > after));
+    ids.retain(|id| before.is_none_or(|before| *id < before));
+    let wanted = ids.len();
+    let is_last = query.page.is_last;
+    if is_last {
+        ids.reverse();
+    }
+    ids.truncate(usize::from(query.page.max));
+    let (mut entries, mut bytes) = (Vec::new(), 0);
+    for few in ids.chunks(IDS_AT_ONCE) {
+        if bytes <= ARCHIVE_PAGE_BYTES {
+            let read = store.log_entries(owner, few)?;
+            bytes += read.iter().map(|entry| entry.frame.len()).sum::<usize>();
+            entries.extend(read);
+        }
+    }
+    let complete = entries.len() == wanted;
+    if is_last {
+        entries.reverse();
+    }
+    Ok(store::Page {
+        entries,
+        complete,
+        count,
+    })
 }
 
 /// A page of a search.

@@ -7,7 +7,7 @@
 //! | comes | old tenures are forgotten, messages are taken, what waited for another node is sent, its users are woken |
 //! | goes | messages are taken no more, its entities end, their streams are told where to go |
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use actor::{Addr, Core, Handle, Mail as _, Name, ShardId};
@@ -23,13 +23,13 @@ use crate::away::{NodeId, Taken};
 use crate::elsewhere::Returned;
 use crate::join::{Comer, KeeperMsg, Origin, conn_ref};
 use crate::journal::{PORT, PortMsg};
-use crate::limits::ADMIN_DEADLINE;
+use crate::limits::{ADMIN_DEADLINE, WAKE_PACE};
 use crate::message::control::{Control, Word};
 use crate::message::credit::Credits;
 use crate::message::{Said, UserMsg};
 use crate::place::Place;
 use crate::post::{self, Received};
-use crate::wake::wake;
+use crate::wake::{loads, wake};
 use crate::web::passed;
 
 /// Pause before a shard that has no room is asked again.
@@ -59,11 +59,16 @@ impl Door {
     pub fn gain(&self, ranges: &[RangeId], tenure: u32) {
         self.forget(ranges);
         for range in ranges {
-            self.place.wake_later(*range);
+            self.place.comes(*range);
             self.place.set_away(*range, None);
             self.place.set_tenure(*range, tenure);
         }
         self.end_entities(ranges);
+        let mut tried = self.tried();
+        for range in ranges {
+            tried.forget(*range);
+            self.place.wake_later(*range);
+        }
     }
 
     /// Ranges are not at home here any more. Returns once nothing of them is left.
@@ -274,6 +279,7 @@ impl Door {
     /// said, and no credit comes back.
     fn tell(&self, to: Name, said: Said, activate: bool) -> bool {
         let shard = self.place.shard(&to);
+        let activate = activate || loads(&self.place, &to, &said.message);
         let on_its_way = Arc::new(Mutex::new(Some(said)));
         let taken = Arc::clone(&on_its_way);
         let tell = move |core: &mut Core| {
@@ -367,9 +373,11 @@ impl Door {
 
     /// Whether a home that did not take something may serve by now.
     fn may_try(&self, range: RangeId, tenure: u32, now: Moment) -> bool {
-        let tried = self.tried.lock();
-        let mut tried = tried.unwrap_or_else(PoisonError::into_inner);
-        tried.again(range, tenure, now)
+        self.tried().again(range, tenure, now)
+    }
+
+    fn tried(&self) -> MutexGuard<'_, Tried> {
+        self.tried.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A process of a node is gone: nobody there answers any more.
@@ -400,19 +408,24 @@ fn take(said: &Mutex<Option<Said>>) -> Option<Said> {
 pub(super) fn wake_those_who_come(store: &Store, door: &Door, here: &Here) {
     /// How often it is looked whether one came.
     const LOOK: Duration = Duration::from_millis(50);
-    let mut is_awake = false;
     while !door.is_over() {
         here.look();
-        if door.place.take_to_wake().is_empty() {
-            if !is_awake {
-                door.place.set_woken();
-                is_awake = true;
-            }
+        let came = door.place.to_wake();
+        if came.is_empty() {
             std::thread::park_timeout(LOOK);
-        } else {
-            is_awake = false;
-            // All who are at home here: those of earlier ranges are loaded, or have nothing to do.
-            wake(store, &door.place, &door.handle, || door.is_over());
+            continue;
+        }
+        // All who are at home here: those of earlier ranges are loaded, or have nothing to do.
+        // It may take long, and longer if the store cannot be read: nothing waits here for it.
+        let is_over = || {
+            here.look();
+            door.is_over()
+        };
+        wake(store, &door.place, &door.handle, is_over);
+        // The last of them are in the shards' inboxes; a moment later they are there.
+        std::thread::sleep(WAKE_PACE);
+        for (range, time) in came {
+            door.place.set_woken(range, time);
         }
     }
 }

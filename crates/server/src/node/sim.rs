@@ -29,7 +29,7 @@ use crate::operator::AdminCommand;
 use crate::options::Options;
 use crate::place::Place;
 use crate::post::{Post, Received};
-use crate::wake::wake;
+use crate::wake::{loads, wake};
 
 /// Turns of every shard after which work that goes on is taken for endless.
 const ROUNDS_MAX: usize = 10_000;
@@ -166,7 +166,7 @@ impl Sim {
             ..
         } = &layout.setup;
         wake(store, place, handle, || false);
-        place.set_woken();
+        place.set_all_woken();
         Ok(Sim {
             drivers,
             address,
@@ -271,7 +271,7 @@ impl Sim {
         let one = Move {
             range: self.place.range(address),
             to,
-            since: None,
+            tried: None,
             reply: None,
         };
         let mover = Name::from(MOVER);
@@ -304,6 +304,7 @@ impl Sim {
         match received.map_err(|error| error.to_string())? {
             Received::Said { to, said, activate } => {
                 let shard = self.place.shard(&to);
+                let activate = activate || loads(&self.place, &to, &said.message);
                 let tell = move |core: &mut Core| {
                     let msg = UserMsg::Said(said);
                     // With a full mailbox, whoever needs an answer is told by it.

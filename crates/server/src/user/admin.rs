@@ -59,7 +59,6 @@ impl User {
             (Phase::Registered, AdminCommand::Kick) => {
                 self.end_generation(Abort::Kicked);
                 self.end_all_sessions(Abort::Kicked, cx);
-                self.watch_idleness(cx);
                 AdminAnswer::Done
             }
         };
@@ -188,7 +187,6 @@ impl User {
         if locked {
             self.end_generation(Abort::Locked);
             self.end_all_sessions(Abort::Locked, cx);
-            self.watch_idleness(cx);
         }
         AdminAnswer::Done
     }

@@ -109,7 +109,6 @@ impl User {
             self.detach(at, cx);
         } else {
             self.end_session(at, cx);
-            self.watch_idleness(cx);
         }
     }
 
@@ -127,6 +126,7 @@ impl User {
         // Its own connection is not written to any more.
         self.sessions[at].started = false;
         self.ends_as_member(at);
+        self.forget_asked(self.sessions[at].conn);
         let mut session = self.sessions.swap_remove(at);
         let number = session.number_for_rooms();
         cx.stats().lower(Gauge::Sessions);
@@ -139,6 +139,7 @@ impl User {
             let gone = session.presence.take().is_some();
             self.announce_end((&session, number), gone, cx);
         }
+        self.watch_idleness(cx);
     }
 
     /// Ends every session with the same word.

@@ -20,6 +20,7 @@ use super::log::Log;
 use super::managed::What;
 use super::own::OwnMsg;
 use crate::ending::Abort;
+use crate::limits::PAGE_PAUSE;
 use crate::message::UserMsg;
 use crate::message::control::Control;
 use crate::options::DeliveryLimits;
@@ -219,7 +220,19 @@ impl User {
         self.trim_again(cx);
     }
 
+    /// Reads a page. To a client without stream management written is delivered: one that does not
+    /// read what it was written is not written more of it, for with its connection all that it has
+    /// not read would be lost.
     pub(super) fn read_page(&mut self, read: ToRead, cx: &mut Context<'_, UserMsg>) {
+        if let Consumer::Session(session) = read.consumer
+            && let Some(at) = self.session_numbered(session)
+            && self.sessions[at].managed.is_none()
+            && !self.follows(&self.sessions[at])
+        {
+            let later = OwnMsg::ReadLater(read);
+            cx.send_after(PAGE_PAUSE, later.into());
+            return;
+        }
         let ToRead {
             id,
             consumer,

@@ -54,13 +54,17 @@ impl User {
     }
 
     fn is_of_another_account(&self, frame: &Frame) -> bool {
-        let from = frame.attr("from").unwrap_or_default();
-        let bare = address::bare(&from);
+        self.is_another_account(&frame.attr("from").unwrap_or_default())
+    }
+
+    /// Whether an address is of another account of this server.
+    pub(super) fn is_another_account(&self, address: &str) -> bool {
+        let bare = address::bare(address);
         bare != &*self.name && self.home.hosts_accounts(address::domain(bare))
     }
 
     /// Whether the client reads what it is sent.
-    fn follows(&self, session: &Session) -> bool {
+    pub(super) fn follows(&self, session: &Session) -> bool {
         let backlog = session.link().and_then(|link| self.home.io.backlog(link));
         backlog.unwrap_or_default() <= self.home.bounds().others_backlog_max
     }
@@ -71,6 +75,7 @@ impl User {
         let half = Limits {
             stanzas: all.stanzas.div_ceil(2),
             bytes: all.bytes.div_ceil(2),
+            ..all
         };
         let managed = session.managed.as_ref();
         managed.is_none_or(|managed| managed.out.takes(frame.as_bytes().len(), half))

@@ -20,6 +20,7 @@ use super::barrier::Effect;
 use super::managed::What;
 use super::session::Session;
 use crate::address;
+use crate::limits::ROOMS_BACK_AT_ONCE;
 use crate::message::UserMsg;
 
 fn places(read: &RoomRead) -> RoomChange {
@@ -275,11 +276,15 @@ impl User {
         };
         log.rooms_due = false;
         let now = cx.now();
-        self.follow_as_member();
+        let occupied = self.occupied();
+        self.follow_as_member(&occupied);
         let mut is_waiting = self.read_as_member(cx);
         for at in 0..self.sessions.len() {
             let can_read = self.count_of_next(at).is_some();
-            let barred = self.rooms_not_read(at);
+            let barred = self.rooms_not_read(at, &occupied);
+            let told = self.sessions[at].managed.as_ref();
+            let told = told.map_or(0, |managed| managed.back_in.len());
+            self.tell_who_is_back(at, ROOMS_BACK_AT_ONCE.saturating_sub(told), cx);
             let session = &mut self.sessions[at];
             let (full, number) = (Arc::clone(&session.full), session.number);
             let managed = session.managed.as_mut();
@@ -316,7 +321,10 @@ impl User {
 
     pub(super) fn rooms_may_be_asked(&mut self, cx: &mut Context<'_, UserMsg>) {
         let now = cx.now();
-        self.tell_again_who_is_back(cx);
+        // Those that have not answered meanwhile keep nobody else from it.
+        for at in 0..self.sessions.len() {
+            self.tell_who_is_back(at, ROOMS_BACK_AT_ONCE, cx);
+        }
         let sessions = self.sessions.iter_mut();
         for managed in sessions.filter_map(|session| session.managed.as_mut()) {
             if let Some(rooms) = &mut managed.rooms {
@@ -541,6 +549,8 @@ impl User {
             managed.entering.retain(|own| **own != *room);
             managed.back_in.retain(|own| **own != *room);
             managed.untold.retain(|own| **own != *room);
+            let has_untold = !managed.untold.is_empty();
+            self.log().rooms_due |= has_untold;
         }
         self.plain_is_not_out(at, room);
     }
@@ -639,9 +649,14 @@ impl User {
         // One that was given nothing yet has no record of any room: as a member it begins now.
         self.members_may_change();
         if missed_presence && self.sessions[at].number_for_rooms().is_some() {
-            for (room, _) in self.rooms_entered(at) {
-                self.is_back_in(at, &room, cx);
+            let rooms = self.rooms_entered(at).into_iter();
+            if let Some(managed) = &mut self.sessions[at].managed {
+                managed.back_in.clear();
+                managed.untold = rooms.map(|(room, _)| room).collect();
             }
+            self.tell_who_is_back(at, ROOMS_BACK_AT_ONCE, cx);
+            // The others are told later, whether these answer or not.
+            self.log().rooms_due = true;
         }
     }
 
@@ -668,14 +683,18 @@ impl User {
         self.log().rooms_due |= !is_said;
     }
 
-    /// Rooms that could not be told that a client is back are told now, if they can be.
-    fn tell_again_who_is_back(&mut self, cx: &mut Context<'_, UserMsg>) {
-        for at in 0..self.sessions.len() {
-            let managed = self.sessions[at].managed.as_mut();
-            let untold = managed.map(|managed| std::mem::take(&mut managed.untold));
-            for room in untold.unwrap_or_default() {
-                self.is_back_in(at, &room, cx);
-            }
+    /// Tells rooms that a client is back: a few at a time, and further ones once those have
+    /// answered and the client has read what they said. Each says who is there, and all at once
+    /// would be more than may wait for a connection.
+    fn tell_who_is_back(&mut self, at: usize, max: usize, cx: &mut Context<'_, UserMsg>) {
+        let follows = self.follows(&self.sessions[at]);
+        let managed = self.sessions[at].managed.as_mut();
+        let Some(managed) = managed.filter(|_| follows) else {
+            return;
+        };
+        let more = max.min(managed.untold.len());
+        for room in managed.untold.drain(..more).collect::<Vec<_>>() {
+            self.is_back_in(at, &room, cx);
         }
     }
 }

@@ -260,7 +260,10 @@ impl User {
     fn deliver_iq(&mut self, delivery: &Delivery, kind: IqType, cx: &mut Context<'_, UserMsg>) {
         match &delivery.resource {
             Some(resource) => match self.place_of_session(resource) {
-                Some(at) if self.takes_unlogged(at, &delivery.frame, cx) => {
+                Some(at)
+                    if self.is_wanted(at, &delivery.frame, kind)
+                        || self.takes_unlogged(at, &delivery.frame, cx) =>
+                {
                     self.write_frame(self.sessions[at].conn, &delivery.frame, cx);
                 }
                 Some(_) => self.bounce(&delivery.frame, Condition::ResourceConstraint, cx),
@@ -277,6 +280,12 @@ impl User {
             }
             None => {}
         }
+    }
+
+    /// Whether it is an answer that a session waits for.
+    fn is_wanted(&mut self, at: usize, frame: &Frame, kind: IqType) -> bool {
+        let conn = self.sessions[at].conn;
+        matches!(kind, IqType::Result | IqType::Error) && self.was_asked_for(conn, frame)
     }
 
     /// Sends an error about somebody else's stanza back to them. Errors and results never bounce.

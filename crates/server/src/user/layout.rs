@@ -28,8 +28,14 @@ const UNSENT: u64 = 1 << 62;
 /// A place without marks: lists of before say beside [`UNSENT`] who else had an entry.
 const PLACE: Seq = Seq::MAX >> store::limits::NUMBERED_MARK_BITS;
 
+/// The sessions that an entry names, by number, each with whether the entry was written to it when
+/// it was appended: the others read it from the log.
+pub(crate) fn named_sessions(entry: &LogEntry) -> impl Iterator<Item = (u32, bool)> {
+    named(entry).map(|noted| (session_number(noted), noted.session & UNNUMBERED == 0))
+}
+
 /// The number of the session that an entry names.
-pub(crate) fn session_number(noted: &Outbound) -> u32 {
+pub(super) fn session_number(noted: &Outbound) -> u32 {
     noted.session & !UNNUMBERED
 }
 

@@ -193,6 +193,11 @@ impl Log {
         self.head.bytes + self.head.count * store::limits::ENTRY_OVERHEAD_BYTES
     }
 
+    /// Whether its numbers stand to each other as they must: a bug otherwise.
+    pub(super) fn is_consistent(&self) -> bool {
+        self.outbox.is_consistent() && self.inbox.is_consistent()
+    }
+
     /// Whether nothing of it needs the user's actor.
     pub(super) fn is_at_rest(&self) -> bool {
         let waits = !self.parked.is_empty() || !self.refusals.is_empty();

@@ -119,9 +119,11 @@ pub(crate) struct Managed {
     /// Presence was given up, or events of nodes: at its resumption it is told the current presence
     /// of all contacts, and last items.
     pub presence_lost: bool,
-    /// The process was started again: the first resumption that is completed pushes the roster,
-    /// which may have changed unseen.
-    pub roster_lost: bool,
+    /// Other stanzas were given up that are in no log, pushes of the roster perhaps.
+    pub others_lost: bool,
+    /// The roster may have changed unseen, as when the process was started again: its items behind
+    /// this address are still to be pushed, from the next resumption on that is completed.
+    pub roster_owed: Option<Box<str>>,
     /// It cannot be served any further.
     pub is_full: bool,
     /// What was to be recorded of it was refused: it is recorded with what comes next.
@@ -149,7 +151,8 @@ impl Managed {
             untold: Vec::new(),
             plain_rooms: Vec::new(),
             presence_lost: false,
-            roster_lost: false,
+            others_lost: false,
+            roster_owed: None,
             is_full: false,
             is_unsaved: false,
         }
@@ -169,6 +172,13 @@ impl Managed {
     pub(super) fn is_named_by(&self, proof: &str) -> bool {
         let token = proof.split(BEHIND_TOKEN).next();
         token == Some(&*self.token)
+    }
+
+    /// A stanza of its client is handled. Returns how many are.
+    pub(super) fn counts(&mut self, now: Moment) -> u32 {
+        self.inbound = self.inbound.wrapping_add(1);
+        self.out.heard(now);
+        self.inbound
     }
 
     /// What was said of it in a record has to be said again.
@@ -192,6 +202,10 @@ impl Managed {
         match self.out.push(kept, limits) {
             Pushed::Kept => {}
             Pushed::PresenceGaveWay => self.presence_lost = true,
+            Pushed::OthersGaveWay => {
+                self.presence_lost = true;
+                self.others_lost = true;
+            }
             Pushed::Full => self.is_full = true,
         }
         !self.is_full
@@ -212,6 +226,9 @@ impl Managed {
             self.presence_lost = true;
         } else {
             self.presence_lost |= self.out.resume(h)?.presence_lost;
+            if std::mem::take(&mut self.others_lost) {
+                self.roster_owed = Some("".into());
+            }
         }
         Ok(())
     }

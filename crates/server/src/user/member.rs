@@ -16,6 +16,7 @@ use std::time::Duration;
 use actor::{Context, Mail, Name};
 use delivery::{Place, RoomPage};
 use net::ConnRef;
+use rustc_hash::FxHashMap;
 use stdx::time::Moment;
 use store::{Record, Seq, Store, StoreError};
 use telemetry::Counter;
@@ -28,6 +29,7 @@ use super::own::OwnMsg;
 use super::recover::Stored;
 use super::{Phase, User};
 use crate::address;
+use crate::limits::MEMBER_PAGES_AT_ONCE;
 use crate::message::UserMsg;
 
 /// One room.
@@ -153,6 +155,15 @@ impl Members {
     }
 }
 
+/// Who is in which of the rooms that deliver to the account, in their order: looked up for all of
+/// them at once, for there may be many of each.
+pub(super) struct Occupied {
+    /// By session: whether it is in a room.
+    by_session: Vec<Vec<bool>>,
+    /// Whether any is.
+    has_occupant: Vec<bool>,
+}
+
 impl User {
     /// Whether any room delivers to the account as its member.
     pub(super) fn is_any_member(&self) -> bool {
@@ -169,12 +180,6 @@ impl User {
         if self.is_any_member() {
             self.log().rooms_due = true;
         }
-    }
-
-    /// Whether a session of the account is in a room, as far as is known here.
-    fn has_occupant(&self, room: &Name) -> bool {
-        let mut all = 0..self.sessions.len();
-        all.any(|at| self.is_in(at, room) && !self.is_plain_out(at, room))
     }
 
     /// Sessions without stream management that take messages.
@@ -497,7 +502,7 @@ impl User {
     // ---- Reading -------------------------------------------------------------------------------
 
     /// Lets those read who are to.
-    pub(super) fn follow_as_member(&mut self) {
+    pub(super) fn follow_as_member(&mut self, occupied: &Occupied) {
         if !self.is_any_member() || self.is_being_read() {
             return;
         }
@@ -505,7 +510,7 @@ impl User {
         for member in 0..self.log().members.rooms.len() {
             self.note_mark(member, self.home.bounds().member_mark_every);
             let room = self.log().members.rooms[member].room.clone();
-            let has_occupant = self.has_occupant(&room);
+            let has_occupant = occupied.has_occupant[member];
             let own = &mut self.log().members.rooms[member];
             let had_occupant = std::mem::replace(&mut own.had_occupant, has_occupant);
             let mark = own.mark;
@@ -538,17 +543,57 @@ impl User {
         }
     }
 
-    /// Rooms of which a session that is not there reads nothing now.
-    pub(super) fn rooms_not_read(&self, at: usize) -> Vec<Name> {
-        if !self.is_any_member() {
-            return Vec::new();
+    /// Where the sessions are, of the rooms that deliver to the account as a member.
+    pub(super) fn occupied(&self) -> Occupied {
+        let log = self.log.as_ref();
+        let rooms = log.map_or(&[][..], |log| &log.members.rooms);
+        let places = rooms.iter().enumerate();
+        let places: FxHashMap<&str, usize> = places.map(|(at, own)| (&*own.room, at)).collect();
+        let mut occupied = Occupied {
+            by_session: vec![vec![false; rooms.len()]; self.sessions.len()],
+            has_occupant: vec![false; rooms.len()],
+        };
+        if rooms.is_empty() {
+            return occupied;
         }
+        for (at, session) in self.sessions.iter().enumerate() {
+            let managed = session.managed.as_ref();
+            for to in session.directed.iter().flat_map(|directed| directed.iter()) {
+                let (bare, nick) = address::split(to);
+                let Some(place) = nick.and_then(|_| places.get(bare)) else {
+                    continue;
+                };
+                let room = &rooms[*place].room;
+                if managed.is_none_or(|managed| !managed.put_out.contains(room)) {
+                    occupied.by_session[at][*place] = true;
+                    occupied.has_occupant[*place] |= !self.is_plain_out(at, room);
+                }
+            }
+        }
+        occupied
+    }
+
+    /// Rooms of which a session that is not there reads nothing now.
+    pub(super) fn rooms_not_read(&self, at: usize, occupied: &Occupied) -> Vec<Name> {
         let takes = self.sessions[at].takes_messages();
         let rooms = self.log.iter().flat_map(|log| &log.members.rooms);
-        let rooms = rooms.map(|own| &own.room);
-        let barred =
-            rooms.filter(|room| !self.is_in(at, room) && (!takes || self.has_occupant(room)));
-        barred.cloned().collect()
+        let barred = rooms.enumerate().filter(|(place, _)| {
+            !occupied.by_session[at][*place] && (!takes || occupied.has_occupant[*place])
+        });
+        barred.map(|(_, own)| Name::clone(&own.room)).collect()
+    }
+
+    /// How many rooms may be asked for a page now: none while a client has not read the ones
+    /// before, for with its connection all that it has not read would be lost.
+    fn member_pages(&self) -> usize {
+        let mut takers = self.plain_takers().into_iter();
+        if takers.any(|at| !self.follows(&self.sessions[at])) {
+            return 0;
+        }
+        let rooms = self.log.iter().flat_map(|log| &log.members.rooms);
+        let readers = rooms.filter_map(|own| own.reader.as_ref());
+        let asked = readers.filter(|reader| matches!(reader.state, State::Asked { .. }));
+        MEMBER_PAGES_AT_ONCE.saturating_sub(asked.count())
     }
 
     /// Asks rooms for what sessions without stream management are behind with. True if some have
@@ -563,13 +608,15 @@ impl User {
         if self.log().members.last_id == 0 {
             self.log().members.last_id = self.home.first_question();
         }
+        let mut more = self.member_pages();
         let members = &mut self.log().members;
         let mut is_waiting = members.failed_at.is_some();
         for own in &mut members.rooms {
             let Some(reader) = &mut own.reader else {
                 continue;
             };
-            if reader.state == State::Behind && members.failed_at.is_none() {
+            if reader.state == State::Behind && members.failed_at.is_none() && more > 0 {
+                more -= 1;
                 members.last_id = members.last_id.wrapping_add(1);
                 let id = members.last_id;
                 reader.state = State::Asked { id, since: now };

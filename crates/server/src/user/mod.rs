@@ -5,6 +5,7 @@
 pub(crate) mod acts;
 mod admin;
 mod ahead;
+mod asked;
 mod barrier;
 mod bind;
 mod caps;
@@ -64,7 +65,7 @@ use crate::message::{Delivery, Own, Said, UserMsg};
 
 use barrier::{Append, Barrier};
 use barrier::{Effect, Origin, OwnStanza};
-pub(crate) use layout::session_number;
+pub(crate) use layout::named_sessions;
 use log::Log;
 use login::Login;
 use own::OwnMsg;
@@ -331,6 +332,17 @@ impl User {
         self.phase == Phase::Loading || self.stale
     }
 
+    /// Once an append has failed, entries behind it have counts as if everything in front of them
+    /// were written, until the log is read again and they are taken back.
+    fn check_marks(&self) {
+        let log = self.log.as_ref().filter(|_| !self.is_being_read());
+        debug_assert!(
+            log.is_none_or(|log| log.is_consistent()),
+            "{:?}",
+            log.map(|log| &log.inbox)
+        );
+    }
+
     /// The log as the store has it takes the place of the one in memory.
     fn take_log(&mut self, stored: &mut Stored, cx: &mut Context<'_, UserMsg>) {
         let windows = stored.state.windows.take().map(|windows| *windows);
@@ -408,6 +420,7 @@ impl User {
         match msg {
             OwnMsg::Loaded(state) => self.loaded(state, cx),
             OwnMsg::Page(page) => self.page_read(page, cx),
+            OwnMsg::ReadLater(read) => self.read_page(read, cx),
             OwnMsg::Outgoing(page) => self.outgoing_read(page, cx),
             OwnMsg::Returning(read) => self.returning_read(read, cx),
             OwnMsg::MarkRead(read) => self.mark_read(read, cx),
@@ -458,6 +471,18 @@ impl User {
             debt.settle(&self.home, cx);
         }
     }
+
+    /// Ends the streams that wait for what this actor was about to do.
+    fn end_all_waiting(&mut self, cx: &mut Context<'_, UserMsg>) {
+        let now = self.turn.iter().flat_map(|turn| &turn.effects);
+        let effects = self.barrier.effects().chain(now);
+        let mut waiting: Vec<ConnRef> = effects.filter_map(Effect::awaited_by).collect();
+        let managed = self.sessions.iter().filter_map(|s| s.managed.as_ref());
+        waiting.extend(managed.filter_map(|managed| managed.resuming()));
+        for conn in waiting {
+            self.end_waiting(conn, cx);
+        }
+    }
 }
 
 impl Actor for User {
@@ -475,6 +500,7 @@ impl Actor for User {
         match msg {
             UserMsg::Stanza { conn, frame } => self.stanza(conn, frame, cx),
             UserMsg::Refused { conn, answer } => self.stanza_refused(conn, answer, cx),
+            UserMsg::LostAnswer { conn, answer } => self.answer_was_lost(conn, answer, cx),
             UserMsg::Said(said) => self.said(said, cx),
             UserMsg::RoomsDue => self.rooms_may_be_asked(cx),
             UserMsg::Own(own) => {
@@ -533,6 +559,7 @@ impl Actor for User {
         self.work_on_inbox(cx);
         self.work_on_rooms(cx);
         self.settle(cx);
+        self.check_marks();
     }
 
     fn may_move(&self) -> Leave {
@@ -585,14 +612,7 @@ impl Actor for User {
             let unavailable = Control::Keys(Keys::Unavailable, begun);
             let _ = self.home.io.control(cx, conn, unavailable);
         }
-        let now = self.turn.iter().flat_map(|turn| &turn.effects);
-        let effects = self.barrier.effects().chain(now);
-        let mut waiting: Vec<ConnRef> = effects.filter_map(Effect::awaited_by).collect();
-        let managed = self.sessions.iter().filter_map(|s| s.managed.as_ref());
-        waiting.extend(managed.filter_map(|managed| managed.resuming()));
-        for conn in waiting {
-            self.end_waiting(conn, cx);
-        }
+        self.end_all_waiting(cx);
         // A crash ends at most this user's streams and nobody else's (design rule 8).
         let is_panic = matches!(reason, actor::Reason::Panic(_));
         let at_whose = self.turn.as_ref().map(|turn| &turn.origin);

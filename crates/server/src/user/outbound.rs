@@ -52,10 +52,9 @@ impl User {
             return self.emit(Effect::Credit(link), cx);
         };
         if let Some(managed) = &mut session.managed {
-            managed.inbound = managed.inbound.wrapping_add(1);
-            managed.out.heard(cx.now());
+            let inbound = managed.counts(cx.now());
             let bytes_max = self.home.options.joined.kept_bytes_max;
-            if self.home.lines.counts(link, managed.inbound, bytes_max) {
+            if self.home.lines.counts(link, inbound, bytes_max) {
                 // A home before has answered it.
                 return self.emit(Effect::Credit(link), cx);
             }
@@ -99,9 +98,9 @@ impl User {
         if let Some(at) = self.session_at(link) {
             let session = &mut self.sessions[at];
             if let Some(managed) = &mut session.managed {
-                managed.inbound = managed.inbound.wrapping_add(1);
+                let inbound = managed.counts(cx.now());
                 let bytes_max = self.home.options.joined.kept_bytes_max;
-                self.home.lines.counts(link, managed.inbound, bytes_max);
+                self.home.lines.counts(link, inbound, bytes_max);
             }
             let conn = session.conn;
             if !answer.is_empty() {
@@ -148,6 +147,9 @@ impl User {
             IqType::Result | IqType::Error if own => self.caps_answered(conn, &frame, cx),
             _ => {
                 if let Some(to) = to {
+                    if matches!(kind, IqType::Get | IqType::Set) && self.is_another_account(&to) {
+                        self.note_asked(conn, &to, &frame);
+                    }
                     self.route(conn, &to, frame, cx);
                 }
             }

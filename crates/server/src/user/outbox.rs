@@ -513,7 +513,9 @@ impl User {
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                tracing::warn!(user = %self.name, %error, "cannot read what comes back");
+                if let Some(more) = self.home.failed_reads.borrow_mut().due(now) {
+                    tracing::warn!(user = %self.name, %error, more, "cannot read what comes back");
+                }
                 self.log().outbox.return_failed(dest, place, now);
                 return self.work_on_outbox(cx);
             }

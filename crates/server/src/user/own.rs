@@ -2,7 +2,7 @@
 
 use store::StoreError;
 
-use super::consumers::ReadPage;
+use super::consumers::{ReadPage, ToRead};
 use super::intake::MarkRead;
 use super::member::RoomsMade;
 use super::outbox::{OutgoingPage, Returning};
@@ -18,6 +18,8 @@ pub(super) enum OwnMsg {
     Loaded(Result<Option<Stored>, StoreError>),
     /// A page of the log for a session, or the account.
     Page(ReadPage),
+    /// A page of the log was put off, and is read now.
+    ReadLater(ToRead),
     /// A page of messages that are to be handed over.
     Outgoing(OutgoingPage),
     /// A message that comes back to this user, its sender.
@@ -41,6 +43,7 @@ impl OwnMsg {
     pub(super) fn is_read_anew(&self) -> bool {
         match self {
             OwnMsg::Page(_)
+            | OwnMsg::ReadLater(_)
             | OwnMsg::Outgoing(_)
             | OwnMsg::Returning(_)
             | OwnMsg::MarkRead(_)

@@ -248,7 +248,7 @@ fn recovered(record: &SessionRecord, inbound: u32, now: Moment) -> Managed {
         inbound,
         inbound_recorded: inbound,
         presence_lost: true,
-        roster_lost: true,
+        roster_owed: Some("".into()),
         ..Managed::new(record.number, token, record.max_seconds, link)
     }
 }

@@ -109,11 +109,24 @@ impl User {
             Some(managed) => {
                 // While something is not decided, if it failed, and after a crash, only records
                 // say what is done, and what edges were told of answers.
-                let is_decided = self.barrier.is_open() && self.requests.is_none();
+                let is_decided = self.barrier.is_open()
+                    && self.requests.as_deref().is_none_or(Requests::is_at_rest);
                 let is_certain = why == Abort::Moved && is_decided && !self.is_fenced;
                 Control::Left(is_certain.then_some(managed.inbound))
             }
             None => Control::Abort(why),
+        }
+    }
+
+    /// A request of a session had no answer from the home before: its client is told.
+    pub(super) fn answer_was_lost(
+        &mut self,
+        link: ConnRef,
+        answer: Vec<u8>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        if let Some(at) = self.session_at(link) {
+            self.write_managed(at, What::Other, answer, cx);
         }
     }
 

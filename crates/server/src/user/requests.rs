@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use actor::{Context, Mail, Name};
 use net::{AddressKey, ConnRef};
 use telemetry::Counter;
+use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use super::User;
+use super::asked::Asked;
 use super::pep::Pep;
 use super::storage::Storage;
 use crate::guard::Charge;
@@ -39,6 +41,8 @@ pub(crate) struct Requests {
     pub(super) storage: Storage,
     /// The account's nodes, while they are in memory.
     pub(super) pep: Option<Box<Pep>>,
+    /// What its sessions have asked others.
+    asked: Asked,
 }
 
 impl Requests {
@@ -48,7 +52,8 @@ impl Requests {
         waits || self.under_way > 0 || !self.untaken.is_empty()
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    /// Nothing is in memory but what others were asked.
+    pub(super) fn is_at_rest(&self) -> bool {
         self.own.is_empty()
             && self.of_others.is_empty()
             && self.under_way == 0
@@ -57,9 +62,41 @@ impl Requests {
             && self.storage.is_unknown()
             && self.pep.is_none()
     }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_at_rest() && self.asked.is_empty()
+    }
 }
 
 impl User {
+    // ---- What others are asked -----------------------------------------------------------------
+
+    /// A session asks another account something.
+    pub(super) fn note_asked(&mut self, session: ConnRef, to: &str, request: &Frame) {
+        let requests = self.requests.get_or_insert_default();
+        requests.asked.note(session, to, request);
+    }
+
+    /// Whether a session waits for this answer.
+    pub(super) fn was_asked_for(&mut self, session: ConnRef, answer: &Frame) -> bool {
+        let Some(requests) = &mut self.requests else {
+            return false;
+        };
+        let was_asked_for = requests.asked.take(session, answer);
+        self.requests.take_if(|requests| requests.is_idle());
+        was_asked_for
+    }
+
+    /// A session that is gone waits for nothing.
+    pub(super) fn forget_asked(&mut self, session: ConnRef) {
+        if let Some(requests) = &mut self.requests {
+            requests.asked.forget(session);
+        }
+        self.requests.take_if(|requests| requests.is_idle());
+    }
+
+    // ---- What the account is asked -------------------------------------------------------------
+
     /// The credit of a stanza that came by the session `conn`, to be given back with its answer.
     pub(crate) fn debt(&self, conn: ConnRef) -> Option<Debt> {
         let session = self.sessions.iter().find(|session| session.conn == conn)?;

@@ -83,7 +83,6 @@ impl User {
         if matches!(link, Some(Link::Detached(lost)) if *lost == since) {
             cx.stats().count(Counter::SessionsExpired);
             self.end_session(at, cx);
-            self.watch_idleness(cx);
         }
     }
 
@@ -393,10 +392,10 @@ impl User {
         };
         // Not before: a resumption that is not completed has told its client nothing.
         let presence_lost = std::mem::take(&mut managed.presence_lost);
-        let roster_lost = std::mem::take(&mut managed.roster_lost);
+        let is_first = managed.roster_owed.as_deref() == Some("");
         // What it may have missed that is in no log.
-        if roster_lost {
-            acts::roster::push_all(self, at, cx);
+        acts::roster::push_owed(self, at, cx);
+        if is_first {
             self.tell_of_closed_rooms(at, cx);
         }
         if presence_lost && self.sessions[at].is_available() {

@@ -138,10 +138,16 @@ impl User {
         if copy.frame.name() != "message" || self.phase == super::Phase::Unreadable {
             return;
         }
-        // To the room itself: whoever said it has done nothing wrong.
-        let from = copy.frame.attr("from").unwrap_or_default();
         let frame = copy.frame.edit().set_attr("to", &copy.to);
-        let frame = frame.set_attr("from", address::bare(&from)).finish();
+        let frame = match copy.frame.attr_raw("type") {
+            // To the room itself: whoever said it to all has done nothing wrong.
+            Some("groupchat") => {
+                let from = copy.frame.attr("from").unwrap_or_default();
+                frame.set_attr("from", address::bare(&from)).finish()
+            }
+            // The sender of a private message hears by the room that nobody has it.
+            _ => frame.finish(),
+        };
         self.bounce(&frame, Condition::ServiceUnavailable, cx);
     }
 

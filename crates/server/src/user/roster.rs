@@ -68,6 +68,11 @@ pub(crate) struct ItemRef<'a> {
 }
 
 impl<'a> ItemRef<'a> {
+    /// Of what a client is told of it.
+    pub(crate) fn bytes(&self) -> usize {
+        self.jid.len() + self.name.len() + self.groups.len()
+    }
+
     /// The groups, in the client's order.
     pub(crate) fn groups(&self) -> impl Iterator<Item = &'a str> {
         let mut rest = self.groups;

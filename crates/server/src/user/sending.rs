@@ -80,10 +80,9 @@ impl User {
                 self.hand_over_committed((to, dest), delivery, cx);
             }
             Effect::Probe { to, from } => {
-                // After a restart a contact may be online and not be loaded yet.
-                let activate = !self.home.place.has_woken();
+                // Who is not loaded is not online, but where his home knows that he may be.
                 let to = Name::from(&*to);
-                self.home.say(cx, &to, Message::Probe { from }, activate);
+                self.home.say(cx, &to, Message::Probe { from }, false);
             }
             Effect::Answer(reply, answer) => reply.send(cx, answer),
             Effect::Credit(conn) => {

@@ -12,6 +12,7 @@ use xmpp::error::Condition;
 use xmpp::sm::{self, Fault, Request, TooHigh};
 
 use super::User;
+use super::acts;
 use super::barrier::Effect;
 use super::bind::random_text;
 use super::managed::{Link, Managed, What};
@@ -163,6 +164,7 @@ impl User {
                 if !entries.is_empty() {
                     self.may_trim(cx);
                 }
+                acts::roster::push_owed(self, at, cx);
             }
             Err(error) => {
                 let link = managed.attached();
@@ -185,7 +187,9 @@ impl User {
         let number = SessionNumber::new(managed.number);
         let is_waited_for = !log.inbox.has_caught_up(number) && log.inbox.in_flight(number) > 0;
         let rooms = managed.rooms.as_ref();
-        let is_waited_for = is_waited_for || rooms.is_some_and(|rooms| rooms.waits_for_client());
+        let is_waited_for = is_waited_for
+            || managed.roster_owed.is_some()
+            || rooms.is_some_and(|rooms| rooms.waits_for_client());
         if is_waited_for && managed.out.should_ask(1) {
             managed.out.asked(now);
             self.emit(Effect::Nonza(conn, sm::REQUEST.to_vec()), cx);
@@ -279,6 +283,8 @@ impl User {
                     1
                 }
             }
+            // More of it is pushed once the client has acknowledged some.
+            What::Other if managed.is_some_and(|one| one.roster_owed.is_some()) => 1,
             What::Presence | What::Gone | What::Other => bounds.ask_every,
         }
     }
@@ -359,7 +365,6 @@ impl User {
         while let Some(at) = self.sessions.iter().position(is_full) {
             cx.stats().count(Counter::SessionsOverflowed);
             self.end_badly(at, Abort::Overflow, cx);
-            self.watch_idleness(cx);
         }
     }
 }

@@ -210,7 +210,6 @@ impl User {
             || self.has_too_many_refusals(&append)
             || self.contradicts_rooms(&append);
         self.keep_founded(&mut append.effects);
-        self.count_pending_again(&append.effects);
         if starts_over {
             // No answer: it may have been done, and what clients are sent is counted.
             self.note_failure(error, cx);
@@ -218,6 +217,7 @@ impl User {
             self.start_over(append.effects, cx);
             return None;
         }
+        self.count_pending_again(&append.effects);
         for own in append.again {
             self.refuse_stanza(own, &error.to_stanza_error(), cx);
         }

@@ -195,6 +195,8 @@ impl Http {
 impl C2sService {
     pub(super) fn begin_http(&mut self, cx: &mut Cx<'_>, peer: &Peer) -> Http {
         cx.set_deadline(Some(cx.now() + self.home.options.web.head_timeout));
+        // Pages are for those who want to know why the server is slow, too.
+        cx.set_apart(true);
         Http {
             peer: peer.address.ip(),
             client: peer.address.ip(),
@@ -313,6 +315,7 @@ impl C2sService {
                 return refuse(cx, http, 403, Cors::None, input.len());
             }
             let cors = Cors::of(from);
+            cx.set_apart(false);
             return match is_websocket {
                 true => self.upgrade(cx, http, head),
                 false => self.take_bosh(cx, http, head, cors, input),

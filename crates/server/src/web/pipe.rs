@@ -50,6 +50,7 @@ impl C2sService {
     }
 
     pub(super) fn pipe_opened(&mut self, cx: &mut Cx<'_>, pipe: &mut Pipe) {
+        cx.set_apart(true);
         cx.out().append(&mut pipe.first);
         let there = control(Control::Piped(cx.id()));
         if self.home.io.control(cx.mail(), pipe.to, there).is_err() {

@@ -65,10 +65,11 @@ pub(crate) enum Event {
     ImportedLoaded,
     Administered,
     Moved,
+    Paused,
 }
 
 impl Event {
-    pub(crate) const ALL: [(Event, &'static str); 19] = [
+    pub(crate) const ALL: [(Event, &'static str); 20] = [
         (Event::Full, "changes are refused, the disk is full"),
         (Event::Fenced, "another home takes a range"),
         (
@@ -115,6 +116,7 @@ impl Event {
             "an administrator asks, and has queues retried",
         ),
         (Event::Moved, "a range moves to another shard"),
+        (Event::Paused, "a busy range is paused so that it can move"),
     ];
 }
 
@@ -383,6 +385,7 @@ impl Bystanders {
             (Event::Crashed, Counter::ActorPanics),
             (Event::Quarantined, Counter::ActorQuarantined),
             (Event::Returned, Counter::MessagesReturned),
+            (Event::Paused, Counter::RangesPaused),
         ] {
             seen.add(event, stats.counter(counter));
         }
@@ -420,7 +423,7 @@ impl Bystanders {
         }
         let mut found: Vec<String> = late;
         let senders = (0..self.crowd).map(member);
-        let returned: Vec<usize> = senders.flat_map(|user| errors(&store, &user)).collect();
+        let returned: Vec<(usize, bool)> = senders.flat_map(|user| errors(&store, &user)).collect();
         for to in [HUB, VICTIM, GONE] {
             found.extend(self.check(&store, to, &returned));
         }
@@ -440,7 +443,7 @@ impl Bystanders {
     }
 
     /// What is wrong with what somebody got, and what came back of it.
-    fn check(&self, store: &Store, to: &str, returned: &[usize]) -> Vec<String> {
+    fn check(&self, store: &Store, to: &str, returned: &[(usize, bool)]) -> Vec<String> {
         let mut found = Vec::new();
         let mut times: HashMap<usize, usize> = HashMap::new();
         let mut last: HashMap<usize, usize> = HashMap::new();
@@ -460,10 +463,12 @@ impl Bystanders {
             .filter(|(_, said)| said.to == to);
         for (number, said) in own {
             let times = times.get(&number).copied().unwrap_or_default();
-            let errors = returned.iter().filter(|own| **own == number).count();
+            let own = returned.iter().filter(|(own, _)| *own == number);
+            let errors = own.clone().count();
+            let certain = own.filter(|(_, is_doubtful)| !is_doubtful).count();
             // What was for an account that was removed went with it, or came back.
             let is_lost = said.is_accepted && times + errors == 0 && to != GONE;
-            let is_twice = times + errors > 1;
+            let is_twice = times + certain > 1 || errors > 1 || times > 1;
             if is_lost || is_twice || said.is_poison && times > 0 {
                 found.push(format!(
                     "b{number} of c{} (accepted: {}) is {times} times in {to}'s log and came back \
@@ -488,13 +493,15 @@ fn bodies(store: &Store, user: &str) -> Vec<usize> {
         .collect()
 }
 
-/// The messages that came back to a log, as their ids say.
-fn errors(store: &Store, user: &str) -> Vec<usize> {
+/// The messages that came back to a log, as their ids say, each with whether it may have been
+/// delivered all the same.
+fn errors(store: &Store, user: &str) -> Vec<(usize, bool)> {
     let number = |text: &str| {
         let (_, id) = text
             .split_once("id='b")
             .filter(|_| text.contains("type='error'"))?;
-        id.split_once('\'')?.0.parse().ok()
+        let number = id.split_once('\'')?.0.parse().ok()?;
+        Some((number, text.contains("may have been delivered")))
     };
     entries(store, user)
         .iter()

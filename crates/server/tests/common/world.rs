@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use server::modules::Extensions;
-use server::{Options, Sim};
+use server::{Options, Sim, StartError};
 use stdx::time::VirtualClock;
 use store::{Plan, Switches};
 
@@ -82,23 +82,50 @@ impl World {
     }
 
     pub(crate) fn start(&mut self) {
+        self.try_start(None).expect("a node");
+    }
+
+    /// Of its reads, once the store is open, the one behind so many may fail.
+    fn try_start(&mut self, passed: Option<u64>) -> Result<(), StartError> {
         let (options, clock, store) = (
             self.options.clone(),
             self.clock.clone(),
             store_on(&self.disk),
         );
+        if let Some(passed) = passed {
+            self.disk.faults().pass_reads(passed);
+            self.disk.faults().fail_reads(1);
+        }
         let limits = net::Limits::default();
         let plan = Plan::default();
         let sim = Sim::start_with(self.extensions, options, limits, store, clock, 1, plan);
-        self.sim = Some(sim.expect("a node"));
+        self.sim = Some(sim?);
+        Ok(())
     }
 
     /// The process is killed, and started again. What waits to be recorded never is.
     pub(crate) fn crash(&mut self) {
-        self.switches().lose(u64::MAX);
-        self.sim = None;
-        self.disk.crash(0).expect("the disk is there");
+        self.end();
         self.start();
+    }
+
+    fn end(&mut self) {
+        if let Some(sim) = self.sim.take() {
+            sim.journal().switches().lose(u64::MAX);
+        }
+        self.disk.crash(0).expect("the disk is there");
+    }
+
+    /// The same, and of the reads of the new process the one behind so many fails. Whether it
+    /// starts all the same.
+    pub(crate) fn crash_unread(&mut self, passed: u64) -> bool {
+        self.end();
+        let has_started = self.try_start(Some(passed)).is_ok();
+        if !has_started {
+            self.disk.faults().pass_reads(0);
+            self.disk.faults().fail_reads(0);
+        }
+        has_started
     }
 
     /// What is in the store is changed while nobody runs.
@@ -300,6 +327,19 @@ impl Peer {
         }
         let end = self.seen.find(wanted).expect("it is there") + wanted.len();
         self.seen.drain(..end).collect()
+    }
+
+    /// The same of what comes as time passes.
+    pub(crate) fn expect_patiently(&mut self, world: &mut World, wanted: &str) -> String {
+        for _ in 0..QUIET_MAX {
+            world.work();
+            while self.read() {}
+            if self.seen.contains(wanted) {
+                break;
+            }
+            world.pass(Duration::from_millis(100));
+        }
+        self.expect(world, wanted)
     }
 
     pub(crate) fn ask(&mut self, world: &mut World, text: &str, wanted: &str) -> String {

@@ -138,6 +138,39 @@ fn places_that_are_named_have_the_words_too() {
     assert_eq!(found(&store, &query, 100).0, [1]);
 }
 
+/// A client that asked for more than a page has got the same page for ever.
+#[test]
+fn places_that_are_named_come_page_by_page() {
+    let large = "a ".repeat(ARCHIVE_PAGE_BYTES / 5);
+    let store = store(&[large.as_str(); 5]);
+    for (way, last) in [("after", "last"), ("before", "first")] {
+        let (mut all, mut set) = (Vec::new(), String::new());
+        if way == "before" {
+            set = "<before/>".to_owned();
+        }
+        for _ in 0..3 {
+            let mut query = query("", &set);
+            query.filter.ids = vec![5, 1, 2, 4, 2, 3];
+            let (places, fin) = found(&store, &query, 100);
+            assert!(fin.contains("<count>5</count>"), "{fin}");
+            assert_eq!(fin.contains("complete='true'"), places.len() == 1, "{fin}");
+            all.extend(places);
+            let cursor = fin.split(&format!("<{last}")).nth(1).unwrap();
+            let cursor = cursor.split('>').nth(1).unwrap();
+            set = format!("<{way}>{}</{way}>", &cursor[..16]);
+        }
+        all.sort_unstable();
+        assert_eq!(all, [1, 2, 3, 4, 5], "{way}");
+    }
+    let mut none = query("", "<max>0</max>");
+    none.filter.ids = vec![1, 2];
+    let (places, fin) = found(&store, &none, 100);
+    assert!(
+        places.is_empty() && fin.contains("<count>2</count>"),
+        "{fin}"
+    );
+}
+
 /// Messages may be large: what is read for one query, and what of it is in memory at a time, does
 /// not grow with them.
 #[test]

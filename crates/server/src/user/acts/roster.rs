@@ -8,12 +8,14 @@ use xmpp::error::{Condition, StanzaError};
 
 use crate::address;
 use crate::iq::{Answer, Request};
-use crate::limits::{ROSTER_GROUP_BYTES_MAX, ROSTER_GROUPS_MAX, ROSTER_NAME_BYTES_MAX};
+use crate::limits::{
+    ROSTER_GROUP_BYTES_MAX, ROSTER_GROUPS_MAX, ROSTER_NAME_BYTES_MAX, ROSTER_PARTS,
+};
 use crate::message::{Delivery, UserMsg};
 use crate::modules::roster::NS;
 use crate::user::managed::What;
 use crate::user::presence::presence_of;
-use crate::user::roster::{Item, Subscription, SubscriptionState};
+use crate::user::roster::{Item, ItemRef, Subscription, SubscriptionState};
 use crate::user::subscription::Action;
 use crate::user::{User, storage};
 
@@ -168,15 +170,32 @@ impl Change {
     }
 }
 
-/// Tells one session of every item, if it is interested: it may have missed changes.
-pub(crate) fn push_all(user: &mut User, at: usize, cx: &mut Context<'_, UserMsg>) {
-    if !user.sessions[at].wants_roster {
+/// Tells one session of the next items of a roster of which it may have missed changes, if it is
+/// interested: some at a time, and further ones once its client has acknowledged some, for each
+/// item is a push of its own that is kept until then.
+pub(crate) fn push_owed(user: &mut User, at: usize, cx: &mut Context<'_, UserMsg>) {
+    let limits = user.home.bounds().unlogged;
+    let few = (usize::from(limits.stanzas) / ROSTER_PARTS).max(1);
+    let bytes = limits.bytes as usize / ROSTER_PARTS;
+    let session = &mut user.sessions[at];
+    let wants_roster = session.wants_roster;
+    let Some(managed) = &mut session.managed else {
         return;
+    };
+    if managed.out.others() >= few {
+        return;
+    }
+    let Some(after) = managed.roster_owed.take().filter(|_| wants_roster) else {
+        return;
+    };
+    let (items, is_all) = items_behind(user, &after, (few, bytes));
+    if let (false, Some(last)) = (is_all, items.last())
+        && let Some(managed) = &mut user.sessions[at].managed
+    {
+        managed.roster_owed = Some(last.jid.clone().into());
     }
     let (conn, full) = (user.sessions[at].conn, user.sessions[at].full.clone());
     let version = user.roster.version().to_string();
-    let items = user.roster.iter().filter(|item| item.listed);
-    let items: Vec<Item> = items.map(|item| item.to_item()).collect();
     for item in items {
         let id = format!("push-{:x}", cx.rng().u32(..));
         user.write(conn, What::Other, cx, |out| {
@@ -186,6 +205,32 @@ pub(crate) fn push_all(user: &mut User, at: usize, cx: &mut Context<'_, UserMsg>
             });
         });
     }
+}
+
+/// So many items and bytes at most, but one whatever its size, whose addresses are behind that one,
+/// in their order; and whether these are the last ones.
+fn items_behind(user: &User, after: &str, (few, bytes): (usize, usize)) -> (Vec<Item>, bool) {
+    let items = user.roster.iter();
+    let items = items.filter(|item| item.listed && *item.jid > *after);
+    let mut items: Vec<_> = items.collect();
+    let all = items.len();
+    if all > few {
+        items.select_nth_unstable_by(few, |one, other| one.jid.cmp(other.jid));
+        items.truncate(few);
+    }
+    items.sort_unstable_by(|one, other| one.jid.cmp(other.jid));
+    let mut room = bytes;
+    let fits = |item: &&ItemRef<'_>| match room.checked_sub(item.bytes()) {
+        Some(rest) => {
+            room = rest;
+            true
+        }
+        None => false,
+    };
+    let fitting = items.iter().take_while(fits).count().max(1);
+    items.truncate(fitting);
+    let is_all = items.len() == all;
+    (items.iter().map(|item| item.to_item()).collect(), is_all)
 }
 
 fn write_push(
