@@ -13,6 +13,8 @@ SEEDS ?= 1000
 SEED ?= 1
 # Seeds of the history checker in `make test`.
 HISTORY_SEEDS ?= 200
+# Those with others beside the checked users: a quarantine is in two, a large crowd in the last.
+HISTORY_OTHERS_SEEDS ?= 8
 # The same over the nodes of a cluster: two at a time, of up to a minute each.
 CLUSTER_SEEDS ?= 2
 # With --rooms, devices are in a room too in half of them (docs/reliability.md).
@@ -152,6 +154,8 @@ OCCUPANTS := $(CARGO) run --quiet --package testkit --bin occupants --
 history: build ## A short run of the history checker: a server that is killed.
 	$(HISTORY) --seeds $(HISTORY_SEEDS) $(HISTORY_ROOMS) \
 	  --faults kills,cuts,stops,amnesia,unsynced,actors,moves
+	$(HISTORY) --seeds $(HISTORY_OTHERS_SEEDS) $(HISTORY_ROOMS) \
+	  --faults kills,cuts,stops,amnesia,unsynced,actors,moves,others
 
 history-cluster: build $(NATS) ## The same over the nodes of a cluster, for a minute.
 	$(HISTORY) --cluster all --rooms --seeds $(CLUSTER_SEEDS)
@@ -160,7 +164,8 @@ disks: build ## SEEDS of a server that is killed, and whose disk is full or fail
 	$(HISTORY) --seeds $(SEEDS) --seed $(SEED) --faults all
 
 tiny: build ## SEEDS of a server that is killed, with bounds as small as they can be configured.
-	$(HISTORY) --tiny --seeds $(SEEDS) --seed $(SEED) --faults kills,cuts,stops,amnesia,unsynced,moves
+	$(HISTORY) --tiny --seeds $(SEEDS) --seed $(SEED) \
+	  --faults kills,cuts,stops,amnesia,unsynced,actors,moves,others
 
 crowd: build ## A room of 200 occupants for some seconds, and a server that is killed.
 	$(OCCUPANTS) --occupants 200 --seconds 8 --kills 1 --flaps 3000
@@ -214,7 +219,7 @@ bugs: ## Whether the history checker, the exploration and scripts find bugs on p
 	ROOST_BIN=$(TARGET)/bugs/debug/roost $(HISTORY) --bugs --rooms --seeds 50 \
 	  --faults kills,cuts,stops,amnesia,unsynced
 	$(CARGO) test --package delivery --features bugs --target-dir $(TARGET)/bugs \
-	  --test explore -- --nocapture each_bug_is_found
+	  --test explore -- --nocapture bugs::
 	$(CARGO) test --package cluster --target-dir $(TARGET)/bugs --lib -- \
 	  --nocapture each_flaw_is_found
 	ROOST_BIN=$(TARGET)/bugs/debug/roost tests/rules
