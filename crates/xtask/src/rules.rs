@@ -7,6 +7,11 @@ const COLUMNS_MAX: usize = 100;
 /// The longest file, in lines.
 const FILE_LINES_MAX: usize = 1000;
 
+/// The heart: what delivers, and what a user is. It is read most, so it is held to more.
+pub const HEART: &[&str] = &["crates/delivery/src/", "crates/server/src/user/"];
+/// The longest function of the heart, in lines.
+const FUNCTION_LINES_MAX: usize = 70;
+
 /// Files that may be longer than [`FILE_LINES_MAX`], each with the reason.
 const LONG_FILES: &[(&str, &str)] = &[];
 
@@ -35,6 +40,47 @@ pub fn module_docs(path: &str, text: &str) -> Vec<String> {
             "the file does not open with `//!` module docs",
         )],
     }
+}
+
+/// Functions of the [`HEART`] are short; those of tests may be longer.
+#[must_use]
+pub fn function_length(path: &str, text: &str) -> Vec<String> {
+    if !HEART.iter().any(|folder| path.starts_with(folder)) {
+        return Vec::new();
+    }
+    let lines = lines(path, text);
+    let mut findings = Vec::new();
+    for (index, line) in lines.iter().enumerate() {
+        if line.is_test || !begins_function(&line.code) {
+            continue;
+        }
+        let length = function_lines(&lines[index..]);
+        if length > FUNCTION_LINES_MAX {
+            let what = format!("a function of {length} lines");
+            findings.push(finding(path, index, &what));
+        }
+    }
+    findings
+}
+
+fn begins_function(code: &str) -> bool {
+    let words = code.split_whitespace();
+    let qualifies =
+        |word: &&str| word.starts_with("pub") || ["const", "async", "unsafe", "in"].contains(word);
+    words.skip_while(qualifies).next() == Some("fn")
+}
+
+/// Lines of the function that begins with the first of these: to the brace below its `fn`.
+fn function_lines(lines: &[Line]) -> usize {
+    let opens = |line: &Line| line.code.trim_end().ends_with(['{', '}', ';']);
+    let body = lines.iter().position(opens).unwrap_or(0);
+    if !lines[body].code.trim_end().ends_with('{') {
+        return body + 1;
+    }
+    let indent = lines[0].code.len() - lines[0].code.trim_start().len();
+    let closes = |line: &Line| line.code.trim_end().len() == indent + 1 && line.code.ends_with('}');
+    let rest = lines[body..].iter().position(closes);
+    rest.map_or(lines.len(), |end| body + end + 1)
 }
 
 /// `unwrap` and `expect` stand outside tests only under a comment `// Invariant: …`.
@@ -428,6 +474,24 @@ mod tests {
     fn long_files_are_found() {
         assert_eq!(file_length("a.rs", &"\n".repeat(1001)).len(), 1);
         assert!(file_length("a.rs", &"\n".repeat(1000)).is_empty());
+    }
+
+    #[test]
+    fn long_functions_of_the_heart_are_found() {
+        let of = |lines: usize| {
+            let head = "    pub(super) const fn f(\n        a: u8,\n    ) -> u8 {\n";
+            let body = "        x();\n".repeat(lines - 4);
+            format!("impl A {{\n    fn one() {{}}\n\n{head}{body}    }}\n}}\n")
+        };
+        let path = "crates/delivery/src/a.rs";
+        assert_eq!(function_length(path, &of(70)), Vec::<String>::new());
+        let found = function_length(path, &of(71));
+        assert_eq!(
+            found,
+            ["crates/delivery/src/a.rs:4: a function of 71 lines"]
+        );
+        assert!(function_length("crates/net/src/a.rs", &of(71)).is_empty());
+        assert!(function_length("crates/delivery/src/a/tests.rs", &of(71)).is_empty());
     }
 
     #[test]

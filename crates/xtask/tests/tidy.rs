@@ -1,7 +1,9 @@
 //! Applies every rule of this crate to the repository. A failure lists all places at once.
 
 use cargo_metadata::MetadataCommand;
-use xtask::{TrackedFile, changelog, layers, modules, root, rules, sections, tracked_files, xeps};
+use xtask::{
+    TrackedFile, changelog, layers, modules, root, rules, sections, source, tracked_files, xeps,
+};
 
 fn check(findings: Vec<String>) {
     assert!(
@@ -79,6 +81,30 @@ fn lines_are_at_most_100_columns_wide() {
 #[test]
 fn long_files_have_a_reason() {
     check_files(&[".rs", ".py", ".mjs"], rules::file_length);
+}
+
+#[test]
+fn functions_of_the_heart_are_short() {
+    check_files(&[".rs"], rules::function_length);
+}
+
+/// Half of the heart's files are shorter than this, tests left out.
+#[test]
+fn files_of_the_heart_are_short() {
+    const MEDIAN_MAX: usize = 250;
+    for folder in rules::HEART {
+        let is_of_it = |file: &&TrackedFile| {
+            file.path.starts_with(folder)
+                && file.path.ends_with(".rs")
+                && !source::is_test_path(&file.path)
+        };
+        let files = files();
+        let own = files.iter().filter(is_of_it);
+        let mut lengths: Vec<usize> = own.map(|file| file.text.lines().count()).collect();
+        lengths.sort_unstable();
+        let median = lengths[lengths.len() / 2];
+        assert!(median < MEDIAN_MAX, "{folder}: a median of {median} lines");
+    }
 }
 
 #[test]
