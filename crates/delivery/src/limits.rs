@@ -10,7 +10,8 @@ pub struct OutboxLimits {
     /// costs its place in the log, and 48 bytes while it is in flight.
     pub entries_max: u32,
     /// Those of them for one destination that does not take what it is handed over; one more is not
-    /// accepted ([`crate::Accept::DestinationFull`]), so that it leaves room for others.
+    /// accepted ([`crate::Accept::DestinationFull`]), so that it leaves room for others. One that
+    /// takes it, and is behind, may have more as long as no more than half of the room is gone.
     pub entries_per_destination_max: u32,
     /// Entries in flight to destinations that keep up. At one more, the destination of the oldest
     /// one is read from the log at its own pace.

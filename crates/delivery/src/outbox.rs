@@ -166,13 +166,22 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
     /// Whether one more entry for `dest` may be accepted. Those whose commit is under way count for
     /// the sender, and for the destination once they are committed.
     pub fn may_accept(&self, dest: D) -> Accept {
-        // One that takes what it is handed over may be sent a burst.
-        let stuck = self.lagging.get(&dest).filter(|own| own.failures > 0);
-        let own = stuck.map_or(0, |own| own.pending);
+        let limits = &self.limits;
+        let lagging = self.lagging.get(&dest);
+        let (own, is_stuck) = lagging.map_or((0, false), |own| (own.pending, own.failures > 0));
+        // One that takes what it is handed over may be sent a burst, of which it leaves as much
+        // room for others as it has itself.
+        let share = match is_stuck {
+            true => limits.entries_per_destination_max,
+            false => {
+                let free = limits.entries_max.saturating_sub(self.pending);
+                limits.entries_per_destination_max.max(free)
+            }
+        };
         let more = u32::from(bugs::is("outbox_takes_one_more"));
-        if self.pending >= self.limits.entries_max + more {
+        if self.pending >= limits.entries_max + more {
             Accept::Full
-        } else if own >= self.limits.entries_per_destination_max {
+        } else if own >= share {
             Accept::DestinationFull
         } else {
             Accept::Yes

@@ -18,7 +18,8 @@ use crate::away::Cluster;
 use crate::limits::{
     ADMIN_DEADLINE, BARRIER_APPENDS_MAX, BARRIER_BYTES_MAX, BARRIER_EFFECTS_MAX, BATCH_APPENDS,
     BATCH_APPENDS_EACH, BATCH_APPENDS_LARGE, BUSY_RETRY, CREDITS_AWAY_MAX, DOUBT_POLL,
-    JOURNAL_BACKLOG_BYTES_MAX, JOURNAL_BACKLOG_MAX, LINE_MAX, MAILBOX_MIN, PORT_RESTART,
+    JOURNAL_BACKLOG_BYTES_MAX, JOURNAL_BACKLOG_MAX, LINE_MAX, MAILBOX_MIN, MARKS_KEPT,
+    PORT_RESTART,
 };
 pub use actor::limits::Bounds as ActorBounds;
 use store::limits::LAGGING_MAX;
@@ -452,6 +453,10 @@ impl Delivery {
                 self.outbox.is_sound()
                     && self.outbox.entries_max as usize + self.outbox.returned_max < LAGGING_MAX,
                 "the bounds of what is handed over fit each other",
+            ),
+            (
+                self.outbox.recognised_for < MARKS_KEPT,
+                "who is handed a message again still knows what was taken",
             ),
             (!pages.contains(&0), "a page and a read have room"),
             (

@@ -440,3 +440,78 @@ fn a_message_is_recognised_for_an_hour_and_among_256() {
     assert_eq!(heard(&mut world, &mut romeo, more), [REMEMBERED]);
     assert_eq!(heard(&mut world, &mut romeo, 0..1), [0], "a new one");
 }
+
+/// A message that came back is not taken for a copy of one that was delivered: who sends it again
+/// is told once more, whatever was killed, until an hour after it came back. Then it is a new one.
+#[test]
+fn what_came_back_is_refused_when_it_is_sent_again_and_not_swallowed() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let mut world = World::patient(|options| options.limits.offline_messages_max = 0);
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    romeo.send(&original(0));
+    let seen = romeo.expect(&mut world, "</message>");
+    assert_eq!(returned(&seen), [0], "{seen}");
+    let mut juliet = world.login("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    for is_killed in [false, true] {
+        if is_killed {
+            world.pass(Duration::from_secs(2));
+            world.crash();
+            (romeo, _) = world.login_managed("romeo", "orchard");
+            juliet = world.login("juliet", "balcony");
+            juliet.ask(&mut world, "<presence/>", "<presence");
+        }
+        romeo.send(&original(0));
+        let seen = romeo.expect(&mut world, "</message>");
+        assert_eq!(returned(&seen), [0], "{seen}");
+        assert!(seen.contains("<conflict"), "{seen}");
+        world.pass(MINUTE);
+        assert!(bodies(&juliet.sync(&mut world)).is_empty());
+    }
+    // Another one is not held back by it.
+    romeo.send(&original(1));
+    juliet.expect(&mut world, "</message>");
+    world.pass(60 * MINUTE);
+    romeo.sync(&mut world);
+    romeo.send(&original(0));
+    let seen = juliet.expect(&mut world, "</message>");
+    assert_eq!(bodies(&seen), [0], "{seen}");
+}
+
+/// A version may refuse what an earlier one has stored. It was tried for an hour, and what was
+/// behind it for the same recipient waited; then it was gone, and nobody had said so.
+#[test]
+fn a_message_that_cannot_be_read_any_more_comes_back_at_once() {
+    let mut world = World::patient(|_| ());
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    romeo.send(&message(0));
+    assert_eq!(received(&mut world, 1), [0]);
+    world.rewrite(|store| {
+        let head = store.load_user("romeo@localhost").expect("it is read");
+        let head = head.expect("an account").log;
+        let frames = ["<message <".to_owned(), message(1)];
+        let entries = frames.into_iter().zip(head.next_seq..);
+        let records = entries.map(|(frame, seq)| store::Record::LogAppend {
+            user: "romeo@localhost".into(),
+            entry: store::LogEntry {
+                seq,
+                at: head.last_at,
+                peer: "juliet@localhost".into(),
+                flags: store::EntryFlags::SENT.and(store::EntryFlags::OUTGOING),
+                frame: frame.into_bytes().into(),
+                ..store::LogEntry::default()
+            },
+        });
+        store.bulk(records.collect::<Vec<_>>()).expect("stored");
+    });
+    let (mut romeo, _) = world.login_managed("romeo", "orchard");
+    romeo.send("<presence/>");
+    let seen = romeo.expect(&mut world, "</message>");
+    let from = "from='juliet@localhost'";
+    assert!(
+        seen.contains("type='error'") && seen.contains(from),
+        "{seen}"
+    );
+    assert!(seen.contains("is damaged"), "{seen}");
+    assert_eq!(received(&mut world, 1), [1]);
+}

@@ -663,7 +663,7 @@ fn shares_come(world: &mut World, sessions: usize) {
 /// Of one more than there were records for, what was left to the log was only archived.
 #[test]
 fn what_many_ended_sessions_were_behind_with_comes_all_the_same() {
-    for (listed_max, sessions, is_killed) in [(1, 3, false), (2, 5, true), (1, 6, true)] {
+    for (listed_max, sessions, is_killed) in [(1, 3, false), (2, 5, true), (3, 20, true)] {
         let mut world = World::with(|options| {
             options.delivery.unacked_max = 2;
             options.delivery.limits.listed_max = listed_max;
@@ -677,9 +677,9 @@ fn what_many_ended_sessions_were_behind_with_comes_all_the_same() {
     }
 }
 
-/// Sessions that end while the estate of others is being given out are in it, too.
+/// Sessions that end while what others left is being given out leave theirs, too.
 #[test]
-fn a_session_that_ends_while_an_estate_is_given_out_leaves_its_own() {
+fn a_session_that_ends_while_what_others_left_is_given_out_leaves_its_own() {
     let mut world = World::with(|options| {
         options.delivery.unacked_max = 2;
         options.delivery.limits.listed_max = 1;

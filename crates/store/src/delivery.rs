@@ -64,7 +64,8 @@ pub struct LogEntry {
     pub frame: SharedBytes,
     /// Of a received message, its place in the sender's log; 0 if the sender has none here.
     pub source: Seq,
-    /// [`crate::SlotKey::origin`] of what it is recognised by when it is sent again; 0 without.
+    /// [`crate::SlotKey::origin`] of what it is recognised by when it is sent again; 0 without. Of
+    /// an error that returns a message, [`of_returned`].
     pub origin: u64,
     /// Sessions that it was written to, with the outbound count that it had there.
     pub went_to: Few<Outbound>,
@@ -223,6 +224,24 @@ pub struct Recognition {
     pub seen: VecDeque<Seen>,
     /// The last messages with an origin-id, the latest at the end.
     pub origins: VecDeque<Origin>,
+}
+
+/// What became of a message that is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    /// It was accepted, and did not come back since.
+    Accepted,
+    /// It was accepted, and its sender was told by an error that it came back.
+    CameBack,
+}
+
+/// [`LogEntry::origin`] of the error that returns a message with this one: from then on whoever
+/// sends that again is to be told so.
+pub const fn of_returned(origin: u64) -> u64 {
+    match origin {
+        0 => 0,
+        origin => !origin,
+    }
 }
 
 /// Which messages are archived if neither list of [`ArchivePrefs`] names the other side.
@@ -409,13 +428,18 @@ impl Recognition {
         seen.is_some_and(|seen| source <= seen.source)
     }
 
-    /// The last message that came with the same origin ([`crate::SlotKey::origin`]) since
-    /// `not_before`.
-    pub fn find_origin(&self, hash: u64, not_before: Timestamp) -> Option<&Origin> {
+    /// What became of the last message that came with the same origin
+    /// ([`crate::SlotKey::origin`]) since `not_before`.
+    pub fn find_origin(&self, hash: u64, not_before: Timestamp) -> Option<Before> {
+        let returned = of_returned(hash);
         let mut recent = self.origins.iter().rev();
         recent
-            .find(|origin| origin.hash == hash)
+            .find(|origin| origin.hash == hash || origin.hash == returned)
             .filter(|origin| origin.at >= not_before.as_millis())
+            .map(|origin| match origin.hash == hash {
+                true => Before::Accepted,
+                false => Before::CameBack,
+            })
     }
 
     /// Remembers what recognises `entry`; `peer` is the [`crate::SlotKey::peer`] of its other side.

@@ -65,8 +65,9 @@ mod verify;
 pub use apply::{Txn, apply};
 pub use backup::{Moved, restore};
 pub use delivery::{
-    ArchiveDefault, ArchivePrefs, Delivered, EntryFlags, Few, LaggingMark, LogEntry, NumberedEntry,
-    Origin, Outbound, Progress, Recognition, Seen, SessionCursor, SessionRecord, Sessions, Windows,
+    ArchiveDefault, ArchivePrefs, Before, Delivered, EntryFlags, Few, LaggingMark, LogEntry,
+    NumberedEntry, Origin, Outbound, Progress, Recognition, Seen, SessionCursor, SessionRecord,
+    Sessions, Windows, of_returned,
 };
 pub use dir::holder;
 pub use directory::DirectoryEntry;

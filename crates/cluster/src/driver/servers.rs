@@ -43,6 +43,15 @@ struct Port {
 }
 
 impl Port {
+    fn new(address: String) -> Port {
+        Port {
+            address,
+            silences: 0,
+            why: String::new(),
+            stored: None,
+        }
+    }
+
     fn take(&mut self, said: Result<Server, String>) {
         let said = said.and_then(|server| match server.has_jetstream {
             true => Ok(server),
@@ -91,15 +100,7 @@ pub(super) async fn run(
     shown: Shared<Servers>,
     mut end: watch::Receiver<()>,
 ) {
-    let mut ports: Vec<Port> = monitor
-        .into_iter()
-        .map(|address| Port {
-            address,
-            silences: 0,
-            why: String::new(),
-            stored: None,
-        })
-        .collect();
+    let mut ports: Vec<Port> = monitor.into_iter().map(Port::new).collect();
     loop {
         for port in &mut ports {
             let said = tokio::select! {
@@ -121,12 +122,7 @@ mod tests {
     use super::*;
 
     fn port(address: &str) -> Port {
-        Port {
-            address: address.to_owned(),
-            silences: 0,
-            why: String::new(),
-            stored: None,
-        }
+        Port::new(address.to_owned())
     }
 
     fn says(bytes: u64, bytes_max: u64) -> Result<Server, String> {

@@ -358,6 +358,32 @@ fn what_may_be_accepted() {
     assert_eq!(says(&outbox), [Accept::Full; 2]);
 }
 
+/// One that takes an entry now and then has not failed. It filled the whole log, and its sender
+/// could write to nobody else.
+#[test]
+fn who_is_slow_leaves_room_for_others() {
+    let mut outbox = outbox();
+    outbox.limits.entries_max = 10;
+    outbox.limits.entries_per_destination_max = 2;
+    let mut fill = |dest: u64| {
+        let mut accepted = 0;
+        while outbox.may_accept(dest) == Accept::Yes {
+            outbox.lagging.get_mut(&2).expect("it lags").pending += 1;
+            outbox.accepted();
+            accepted += 1;
+        }
+        (accepted, outbox.may_accept(dest), outbox.may_accept(1))
+    };
+    let (accepted, is_full, other) = fill(2);
+    assert!(accepted > 2, "a burst: {accepted}");
+    assert_eq!((is_full, other), (Accept::DestinationFull, Accept::Yes));
+    assert!(
+        outbox.pending >= 5 && outbox.pending < 10,
+        "{}",
+        outbox.pending
+    );
+}
+
 /// Marks are said once, those of destinations that lag if they changed.
 #[test]
 fn marks_that_moved_are_said_once() {

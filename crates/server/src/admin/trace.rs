@@ -205,20 +205,21 @@ impl Admin {
         self.find(&entry.peer, 0, is_it)
     }
 
-    /// The error that returned a message to its sender.
+    /// The error that returned a message to its sender: the one that its origin names, and of a
+    /// message without one the first that has its `id`, or none.
     fn returned(&self, owner: &str, entry: &LogEntry) -> Result<Found, StoreError> {
         let id_of = |frame: &[u8]| {
             let frame = Frame::parse(frame).ok()?;
             let is_error = frame.attr("type").as_deref() == Some("error");
-            Some((is_error, frame.attr("id")?.into_owned()))
+            Some((is_error, frame.attr("id").map(|id| id.into_owned())))
         };
-        let Some((_, id)) = id_of(&entry.frame) else {
-            return Ok(Found::Nothing);
-        };
+        let id = id_of(&entry.frame).and_then(|(_, id)| id);
         let is_it = |later: &LogEntry| {
-            !later.flags.has(EntryFlags::SENT)
-                && later.peer == entry.peer
-                && id_of(&later.frame) == Some((true, id.clone()))
+            let is_named = match later.origin {
+                0 => id_of(&later.frame) == Some((true, id.clone())),
+                origin => origin == store::of_returned(entry.origin),
+            };
+            !later.flags.has(EntryFlags::SENT) && later.peer == entry.peer && is_named
         };
         self.find(owner, entry.seq, is_it)
     }

@@ -47,3 +47,41 @@ fn name(peer: &str, stanza: &Frame) -> u64 {
     let hasher = BuildHasherDefault::<FxHasher>::default();
     hasher.hash_one((peer, stanza.attr("id").as_deref()))
 }
+
+#[cfg(test)]
+mod tests {
+    use actor::ShardId;
+    use stdx::slab::Key;
+
+    use super::*;
+
+    fn session(index: u32) -> ConnRef {
+        ConnRef {
+            shard: ShardId::new(0),
+            id: Key {
+                index,
+                generation: 0,
+            },
+        }
+    }
+
+    fn request(id: usize) -> Frame {
+        Frame::parse(format!("<iq id='{id}' from='b@h' type='get'/>").as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn each_request_has_one_answer_and_the_oldest_is_forgotten() {
+        let mut asked = Asked::default();
+        for id in 0..=ASKED_MAX {
+            asked.note(session(1), "b@h", &request(id));
+        }
+        assert!(!asked.take(session(1), &request(0)), "it had to give way");
+        assert!(!asked.take(session(2), &request(1)), "another one's");
+        assert!(asked.take(session(1), &request(1)));
+        assert!(!asked.take(session(1), &request(1)), "answered already");
+        asked.note(session(2), "b@h", &request(1));
+        asked.forget(session(1));
+        assert!(!asked.take(session(1), &request(2)));
+        assert!(asked.take(session(2), &request(1)) && asked.is_empty());
+    }
+}

@@ -38,6 +38,15 @@ struct Received {
     must_keep: bool,
 }
 
+/// A message of the user that comes back.
+#[derive(Clone, Copy)]
+pub(super) struct Sent {
+    /// Its place in the log.
+    pub(super) place: Place,
+    /// [`store::LogEntry::origin`] of it.
+    pub(super) origin: u64,
+}
+
 impl User {
     /// A chat or normal message, for the session that holds its resource or for the account as a
     /// whole (RFC 6121 sections 8.5.2.1.1, 8.5.2.2.1 and 8.5.3.1).
@@ -49,23 +58,25 @@ impl User {
         delivery: Delivery,
         cx: &mut Context<'_, UserMsg>,
     ) -> Result<(), StanzaError> {
-        self.receive_as(delivery, false, cx)
+        self.receive_as(delivery, None, cx)
     }
 
     /// The error that returns a message of this user: for the session that sent it if that is
     /// there, else for the account. It is kept until somebody has it, whatever waits. `sent` is the
-    /// place of the message; one that was not accepted has none.
+    /// message; one that was not accepted is not named.
     pub(super) fn receive_own_error(
         &mut self,
         error: Frame,
-        sent: Option<Place>,
+        sent: Option<Sent>,
         cx: &mut Context<'_, UserMsg>,
     ) {
         let to = error.attr("to").unwrap_or_default();
         let resource = address::split(&to).1;
-        let resource = resource.filter(|resource| self.may_be_told(resource, sent));
+        let place = sent.map(|sent| sent.place);
+        let resource = resource.filter(|resource| self.may_be_told(resource, place));
         let delivery = Delivery::new(resource.map(Into::into), error.clone());
-        let refused = self.receive_as(delivery, true, cx);
+        let origin = sent.map_or(0, |sent| store::of_returned(sent.origin));
+        let refused = self.receive_as(delivery, Some(origin), cx);
         debug_assert!(refused.is_ok(), "there is always room for an own error");
     }
 
@@ -85,10 +96,12 @@ impl User {
         })
     }
 
+    /// `error_of` is there for an error of the user's own, which must be kept: the origin that it
+    /// is remembered by.
     fn receive_as(
         &mut self,
         delivery: Delivery,
-        must_keep: bool,
+        error_of: Option<u64>,
         cx: &mut Context<'_, UserMsg>,
     ) -> Result<(), StanzaError> {
         let Stanza {
@@ -103,13 +116,15 @@ impl User {
         let keep = hints::keep(&frame);
         let from = frame.attr("from").unwrap_or_default();
         let from = address::bare(&from);
-        // What somebody else sent was recognised at their home.
-        let origin = if from == &*self.name {
-            self.origin_of(&frame, from)
-        } else {
-            0
+        let must_keep = error_of.is_some();
+        let origin = match error_of {
+            Some(origin) => origin,
+            None if from == &*self.name => self.origin_of(&frame, from),
+            // It was recognised at their home.
+            None => 0,
         };
-        if self.is_sent_again(origin, cx) {
+        // What one sends to oneself does not come back.
+        if !must_keep && self.sent_again(origin, cx).is_some() {
             return Ok(());
         }
         let is_archived = keep.archive && self.archives(from);

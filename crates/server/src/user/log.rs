@@ -11,8 +11,8 @@ use stdx::time::Moment;
 use stdx::time::Timestamp;
 use store::limits::SEEN_MAX;
 use store::{
-    EntryFlags, LaggingMark, LogEntry, LogHead, Progress, Record, Seq, SharedBytes, StoreError,
-    Windows,
+    Before, EntryFlags, LaggingMark, LogEntry, LogHead, Progress, Record, Seq, SharedBytes,
+    StoreError, Windows,
 };
 use xml::Frame;
 
@@ -298,16 +298,14 @@ impl User {
         (seq, head.last_at)
     }
 
-    /// Whether the user sent this message before (XEP-0359), as far as that is remembered.
-    pub(super) fn was_sent_before(&self, origin: u64, now: Timestamp) -> bool {
+    /// What became of this message if the user sent it before (XEP-0359), as far as that is
+    /// remembered.
+    pub(super) fn sent_before(&self, origin: u64, now: Timestamp) -> Option<Before> {
         let not_before = now.as_millis() - ORIGIN_WINDOW.as_millis() as i64;
         let is_off = stdx::bugs::is("dedup_off");
-        self.log.as_ref().filter(|_| !is_off).is_some_and(|log| {
-            let recognition = &log.windows.recognition;
-            recognition
-                .find_origin(origin, Timestamp::from_millis(not_before))
-                .is_some()
-        })
+        let log = self.log.as_ref().filter(|_| !is_off)?;
+        let recognition = &log.windows.recognition;
+        recognition.find_origin(origin, Timestamp::from_millis(not_before))
     }
 
     // ---- Cursors -------------------------------------------------------------------------------

@@ -8,13 +8,14 @@ use delivery::{
     Refusal,
 };
 use net::ConnRef;
-use store::{EntryFlags, LogEntry, LogHead, Seq, StoreError, Windows};
+use store::{Before, EntryFlags, LogEntry, LogHead, Seq, StoreError, Windows};
 use telemetry::Counter;
 use wire::NotTaken;
 use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 
 use super::barrier::{Effect, Origin};
+use super::inbox::Sent;
 use super::log::{Draft, frame_bytes};
 use super::own::OwnMsg;
 use super::session::Session;
@@ -126,8 +127,10 @@ impl User {
         let (bare, resource) = address::split(to);
         let peer = Name::from(bare);
         let origin = self.origin_of(&frame, bare);
-        if self.is_sent_again(origin, cx) {
-            return;
+        match self.sent_again(origin, cx) {
+            None => {}
+            Some(Before::Accepted) => return,
+            Some(Before::CameBack) => return self.refuse_message(conn, &frame, &again(), cx),
         }
         let dest = self.home.place.slots().peer(bare);
         if let Some(error) = too_many(self.log().outbox.may_accept(dest)) {
@@ -182,11 +185,19 @@ impl User {
         id.map_or(0, |id| slots.origin(&self.name, to, &id))
     }
 
-    /// Whether a message was sent before. Its session sees it acknowledged like any other, once its
-    /// first copy is; if that is refused, this one is too.
-    pub(super) fn is_sent_again(&mut self, origin: u64, cx: &mut Context<'_, UserMsg>) -> bool {
-        if origin == 0 || !self.was_sent_before(origin, cx.wall()) {
-            return false;
+    /// What became of a message if it was sent before. If that was accepted, its session sees it
+    /// acknowledged like any other, once its first copy is; if that is refused, this one is too.
+    pub(super) fn sent_again(
+        &mut self,
+        origin: u64,
+        cx: &mut Context<'_, UserMsg>,
+    ) -> Option<Before> {
+        let before = match origin {
+            0 => None,
+            origin => self.sent_before(origin, cx.wall()),
+        };
+        if before != Some(Before::Accepted) {
+            return before;
         }
         cx.stats().count(Counter::MessagesRepeated);
         if let Origin::Session(again) = self.turn().origin.clone() {
@@ -198,7 +209,7 @@ impl User {
                 id.is_some_and(|id| slots.origin(own, to, &id) == origin)
             });
         }
-        true
+        before
     }
 
     // ---- Handing over --------------------------------------------------------------------------
@@ -433,7 +444,10 @@ impl User {
         for (at, over) in over {
             let entry = &entries[at];
             let Ok(frame) = Frame::parse(&*entry.frame) else {
-                tracing::error!(user = %self.name, seq = entry.seq, "a stored message is damaged");
+                let (place, dest) = (Place::new(entry.seq), slots.peer(&entry.peer));
+                let own = (place, over.attempt);
+                let outbox = &mut self.log().outbox;
+                outbox.handle_refused(dest, own, Refusal::Final, Some(damaged()), now);
                 continue;
             };
             let to = frame.attr("to");
@@ -522,15 +536,21 @@ impl User {
         };
         self.log().outbox.returned(dest, place, now);
         cx.stats().count(Counter::MessagesReturned);
+        let sent = Sent {
+            place,
+            origin: entry.as_ref().map_or(0, |entry| entry.origin),
+        };
+        let peer = entry.as_ref().map(|entry| Name::from(&*entry.peer));
         let frame = entry.and_then(|entry| Frame::parse(&*entry.frame).ok());
         let error = error_of(reason);
         let reply = frame.and_then(|frame| xmpp::error::reply(&frame, &error));
-        match reply {
-            Some(reply) => self.receive_own_error(reply, Some(place), cx),
-            None => {
-                let seq = place.number();
-                tracing::error!(user = %self.name, seq, "a stored message is damaged");
-            }
+        let reply = reply.or_else(|| {
+            let seq = place.number();
+            tracing::error!(user = %self.name, seq, "a stored message is damaged");
+            xmpp::error::reply(&nameless(&self.name, &peer?)?, &error)
+        });
+        if let Some(reply) = reply {
+            self.receive_own_error(reply, Some(sent), cx);
         }
         // Takes the marks along if no entry did.
         self.save_progress(cx);
@@ -542,6 +562,25 @@ impl User {
         self.log().outbox.return_committed(dest);
         self.work_on_outbox(cx);
     }
+}
+
+/// What the sender of a message is told that cannot be read any more.
+fn damaged() -> StanzaError {
+    StanzaError::new(Condition::InternalServerError)
+        .with_text("A message that waited here is damaged; this was not delivered.")
+}
+
+/// A message of which only is known who sent it, and to whom. Bare addresses have no character that
+/// is written in another way (RFC 7622 section 3.3.1).
+fn nameless(from: &str, to: &str) -> Option<Frame> {
+    Frame::parse(format!("<message type='chat' from='{from}' to='{to}'/>").as_bytes()).ok()
+}
+
+/// What the sender of a message is told that came back, and that he sends again: he may not have
+/// had the error of the first time yet, so it is not a new one.
+fn again() -> StanzaError {
+    StanzaError::new(Condition::Conflict)
+        .with_text("This message came back before; give it another origin-id to send it again.")
 }
 
 /// What the sender of a message is told that is not accepted.
