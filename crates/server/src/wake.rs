@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use actor::{Handle, Name};
-use store::Store;
+use store::{Store, StoreError};
 use wire::Message;
 
 use crate::limits::{WAKE_PACE, WAKE_PAGE, WAKE_RETRY};
@@ -31,6 +31,11 @@ pub(crate) fn wake(store: &Store, place: &Place, handle: &Handle, is_over: impl 
     loop {
         let page = match store.awake(after.as_deref(), WAKE_PAGE) {
             Ok(page) => page,
+            Err(error @ StoreError::Corrupt(_)) => {
+                tracing::error!(%error, "whose sessions can be resumed is damaged: who is behind \
+                    that is taken up when somebody asks for him; `roost verify` says more");
+                return;
+            }
             Err(error) => {
                 tracing::error!(%error, "cannot read whose sessions can be resumed: tries again");
                 if is_over_within(WAKE_RETRY, &is_over) {

@@ -137,6 +137,25 @@ fn the_credit_of_what_is_refused_comes_back() {
     assert_eq!(refused, 2 * WINDOW as usize, "{seen}");
 }
 
+/// Whoever asks how many of his stanzas were handled is told when that is recorded. While nothing
+/// could be, each such question was one less that he could say, until he could say nothing.
+#[test]
+fn the_credit_of_questions_that_cannot_be_recorded_comes_back() {
+    const SM: &str = "xmlns='urn:xmpp:sm:3'";
+    let mut world = World::new(|_| {});
+    let mut romeo = world.login("romeo");
+    romeo.ask(&mut world, &format!("<enable {SM}/>"), "<enabled");
+    world.switches().set_full(true);
+    for _ in 0..2 * WINDOW {
+        romeo.send(&format!("<r {SM}/>"));
+    }
+    romeo.send(PING);
+    world.pass(Duration::from_secs(5));
+    world.switches().set_full(false);
+    world.pass(Duration::from_secs(5));
+    romeo.expect(&mut world, "id='ping'");
+}
+
 /// Romeo and the nurse, who share an address with room for one answer that was not read.
 fn of_one_address() -> (World, Peer, Peer) {
     let network = net::Limits {

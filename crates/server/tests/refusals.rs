@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::world::{Peer, RESUME_TIMEOUT, ROSTER_SET, SM, World, bodies};
+use common::world::{Peer, RESUME_TIMEOUT, ROSTER_SET, SM, World, bodies, stanzas};
 
 /// Longer than anything is retried after.
 const LONG: Duration = Duration::from_secs(30);
@@ -514,4 +514,37 @@ fn a_message_that_cannot_be_read_any_more_comes_back_at_once() {
     );
     assert!(seen.contains("is damaged"), "{seen}");
     assert_eq!(received(&mut world, 1), [1]);
+}
+
+/// The queue of commits was full, and its error was written at once: the client counted it for the
+/// message in front of it, whose commit was under way, and that was lost with the link.
+#[test]
+fn what_is_refused_at_once_comes_behind_what_has_a_count_already() {
+    let mut world = World::patient(|options| options.commits.backlog_appends_max = 1);
+    let (mut juliet, token) = world.login_managed("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    let mut romeo = world.login("romeo", "orchard");
+    world.hold();
+    romeo.send(&message(0));
+    world.work();
+    // His copy is durable; hers is under way.
+    world.let_one_go();
+    world.work();
+    for _ in 0..4 {
+        juliet.send(ROSTER_SET);
+        world.work();
+    }
+    world.let_go();
+    let seen = juliet.expect(&mut world, "type='error'");
+    let at = |what: &str| seen.find(what).unwrap_or_else(|| panic!("{what}: {seen}"));
+    assert!(at("<body>0</body>") < at("type='error'"), "{seen}");
+    // What she has counted is what the server has.
+    drop(juliet);
+    world.work();
+    let mut juliet = world.connect("juliet");
+    juliet.resume(&token, 1 + stanzas(&seen));
+    juliet.expect(&mut world, "<resumed");
+    romeo.send(&message(1));
+    let seen = juliet.expect(&mut world, "</message>");
+    assert_eq!(bodies(&seen), [1], "{seen}");
 }

@@ -365,7 +365,7 @@ fn who_is_slow_leaves_room_for_others() {
     let mut outbox = outbox();
     outbox.limits.entries_max = 10;
     outbox.limits.entries_per_destination_max = 2;
-    let mut fill = |dest: u64| {
+    let mut fill = |dest: u8| {
         let mut accepted = 0;
         while outbox.may_accept(dest) == Accept::Yes {
             outbox.lagging.get_mut(&2).expect("it lags").pending += 1;

@@ -94,14 +94,13 @@ pub(crate) fn page(
 ) -> Result<Found, StanzaError> {
     let failed = |_| StanzaError::new(Condition::InternalServerError);
     let named: Vec<u64> = query.named().collect();
-    if !named.is_empty() {
-        let found = store.log_entries(owner, &named).map_err(failed)?;
-        let found = found
-            .iter()
-            .filter(|entry| entry.flags.has(EntryFlags::ARCHIVED));
-        let mut found: Vec<u64> = found.map(|entry| entry.seq).collect();
-        found.dedup();
-        if !named.iter().all(|seq| found.contains(seq)) {
+    for few in named.chunks(IDS_AT_ONCE) {
+        let found = store.log_entries(owner, few).map_err(failed)?;
+        let is_archived = |seq: &u64| {
+            let mut found = found.iter();
+            found.any(|entry| entry.seq == *seq && entry.flags.has(EntryFlags::ARCHIVED))
+        };
+        if !few.iter().all(is_archived) {
             return Err(StanzaError::new(Condition::ItemNotFound));
         }
     }

@@ -196,6 +196,11 @@ impl Effect {
         }
     }
 
+    /// Whether it says to a connection that something which came by it is handled.
+    pub(super) fn is_credit_for(&self, link: ConnRef) -> bool {
+        matches!(self, Effect::Credit(own) if *own == link)
+    }
+
     /// Returns the effect that replaces this one after an earlier append failed. A confirmation
     /// becomes a refusal: the message may be in no log, so its sender keeps it and hands it over
     /// again. If it was taken before, it is recognised then.
@@ -248,6 +253,8 @@ impl Effect {
                 })
             }
             Effect::Write(conn, What::Gone, bytes) => Some(Effect::Write(conn, What::Gone, bytes)),
+            // What came by the link is handled, whatever became of it.
+            Effect::Credit(link) => Some(Effect::Credit(link)),
             // Whoever waits for a word is told, and nothing that is recorded depends on it.
             Effect::Nonza(conn, bytes) => Some(Effect::Nonza(conn, bytes)),
             Effect::Control(conn, control) => Some(Effect::Control(conn, control)),

@@ -2,7 +2,7 @@
 //! many of its client's stanzas were handled, and the connection that it has at the moment. State
 //! only; what of its user's log it is owed is known by [`delivery::Inbox`].
 
-use actor::Name;
+use actor::{Name, TimerKey};
 use delivery::Followed;
 use net::ConnRef;
 use rustc_hash::FxHashMap;
@@ -90,6 +90,8 @@ pub(crate) struct Managed {
     /// How long it may be detached, in seconds; 0 if it cannot be resumed.
     pub max_seconds: u32,
     pub link: Link,
+    /// Ends it, if its client does not come back in time.
+    pub expiry: Option<TimerKey>,
     /// Its client was told that stanzas are counted from here on.
     pub is_enabled: bool,
     /// It outlived the process, and its client has not been back: nobody knows what that has.
@@ -139,6 +141,7 @@ impl Managed {
             resumptions: 0,
             max_seconds,
             link,
+            expiry: None,
             is_enabled: false,
             is_recovered: false,
             inbound: 0,

@@ -228,13 +228,15 @@ impl User {
             let directed = record.directed.iter().map(|to| to.as_str().into());
             session.directed = Some(Box::new(directed.collect()));
         }
-        session.managed = Some(Box::new(recovered(record, inbound, now)));
+        let after = Duration::from_secs(record.max_seconds.into());
+        let number = record.number;
+        let expires = UserMsg::Expire { number, since: now };
+        let mut managed = recovered(record, inbound, now);
+        managed.expiry = Some(cx.send_after(after, expires));
+        session.managed = Some(Box::new(managed));
         self.sessions.push(session);
         cx.stats().raise(Gauge::Sessions);
         cx.stats().raise(Gauge::ManagedSessions);
-        let after = Duration::from_secs(record.max_seconds.into());
-        let number = record.number;
-        cx.send_after(after, UserMsg::Expire { number, since: now });
     }
 }
 

@@ -48,23 +48,22 @@ impl User {
         }
     }
 
-    /// Tells a session that the append which its stanza caused was refused. If it has ended since,
-    /// its client may all the same hear that the stanza was handled, when it wants to resume it.
-    pub(super) fn refuse_stanza(
+    /// What tells a session that the append which its stanza caused was refused; nothing if an
+    /// entry of the log will. If the session has ended since, its client may all the same hear that
+    /// the stanza was handled, when it wants to resume it.
+    pub(super) fn refusal_of(
         &mut self,
         own: OwnStanza,
         error: &StanzaError,
         cx: &mut Context<'_, UserMsg>,
-    ) {
-        let Some(reply) = xmpp::error::reply(&own.frame, error) else {
-            return;
-        };
+    ) -> Option<Effect> {
+        let reply = xmpp::error::reply(&own.frame, error)?;
         if own.is_owed_an_entry() {
             self.keep_refusal(reply, cx);
-        } else {
-            let write = |out: &mut Vec<u8>| out.extend_from_slice(reply.as_bytes());
-            self.perform_write(own.conn, What::Other, cx, write);
+            return None;
         }
+        let bytes = reply.as_bytes().to_vec();
+        Some(Effect::Write(own.conn, What::Other, bytes))
     }
 
     /// An error waits until it can be recorded.

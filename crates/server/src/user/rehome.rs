@@ -126,7 +126,8 @@ impl User {
         cx: &mut Context<'_, UserMsg>,
     ) {
         if let Some(at) = self.session_at(link) {
-            self.write_managed(at, What::Other, answer, cx);
+            let conn = self.sessions[at].conn;
+            self.write(conn, What::Other, cx, |out| out.extend_from_slice(&answer));
         }
     }
 
@@ -282,7 +283,8 @@ impl User {
         for (count, answer) in &resuming.unanswered {
             // What is not handled yet is handed in again, and answered then.
             if !Count::new(*count).is_after(Count::new(inbound)) {
-                self.write_managed(at, What::Other, answer.clone(), cx);
+                let conn = self.sessions[at].conn;
+                self.write(conn, What::Other, cx, |out| out.extend_from_slice(answer));
             }
         }
         self.progress_is_due(cx);

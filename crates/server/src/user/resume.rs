@@ -58,13 +58,18 @@ impl User {
     }
 
     fn expires(&mut self, at: usize, now: Moment, cx: &mut Context<'_, UserMsg>) {
-        let Some(managed) = &self.sessions[at].managed else {
+        let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
         let number = managed.number;
         let after = Duration::from_secs(managed.max_seconds.into());
         cx.stats().count(Counter::SessionsDetached);
-        cx.send_after(after, UserMsg::Expire { number, since: now });
+        // A link that is lost again and again leaves one timer, not one for each time.
+        if let Some(before) = managed.expiry.take() {
+            cx.cancel(before);
+        }
+        let expires = UserMsg::Expire { number, since: now };
+        managed.expiry = Some(cx.send_after(after, expires));
     }
 
     /// Whether a session is to be kept although its connection is gone.

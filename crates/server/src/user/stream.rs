@@ -175,26 +175,37 @@ impl User {
     }
 
     /// A client that has acknowledged only a part of what it was sent, while a page waits for it to
-    /// acknowledge more, is asked again at once: pages follow acknowledgements, not a timer.
+    /// acknowledge more, is asked again at once: pages follow acknowledgements, not a timer. If it
+    /// was sent nothing since it was asked, its answer would be the same: it has a moment first.
     fn ask_for_the_rest(&mut self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
         let now = cx.now();
-        let Some(log) = &self.log else { return };
-        let mut sessions = self.sessions.iter_mut();
-        let session = sessions.find(|session| session.conn == conn);
-        let Some(managed) = session.and_then(|session| session.managed.as_mut()) else {
+        let named = |session: &Session| session.conn == conn;
+        let Some(at) = self.sessions.iter().position(named) else {
             return;
         };
-        let number = SessionNumber::new(managed.number);
-        let is_waited_for = !log.inbox.has_caught_up(number) && log.inbox.in_flight(number) > 0;
-        let rooms = managed.rooms.as_ref();
-        let is_waited_for = is_waited_for
-            || managed.roster_owed.is_some()
-            || rooms.is_some_and(|rooms| rooms.waits_for_client());
-        if is_waited_for && managed.out.should_ask(1) {
+        if !self.is_waited_for(at) {
+            return;
+        }
+        let Some(managed) = &mut self.sessions[at].managed else {
+            return;
+        };
+        if managed.out.should_ask(1) {
             managed.out.asked(now);
             self.emit(Effect::Nonza(conn, sm::REQUEST.to_vec()), cx);
-            self.progress_is_due(cx);
         }
+        self.progress_is_due(cx);
+    }
+
+    /// Whether a session is given no more until its client acknowledges some of what it has.
+    fn is_waited_for(&self, at: usize) -> bool {
+        let Some((managed, log)) = self.sessions[at].managed.as_ref().zip(self.log.as_ref()) else {
+            return false;
+        };
+        let number = SessionNumber::new(managed.number);
+        let rooms = managed.rooms.as_ref();
+        !log.inbox.has_caught_up(number) && log.inbox.in_flight(number) > 0
+            || managed.roster_owed.is_some()
+            || rooms.is_some_and(|rooms| rooms.waits_for_client())
     }
 
     pub(super) fn too_high(
@@ -221,6 +232,7 @@ impl User {
         let mut goes_on = false;
         for at in 0..self.sessions.len() {
             let conn = self.sessions[at].conn;
+            let is_waited_for = self.is_waited_for(at);
             let Some(managed) = &mut self.sessions[at].managed else {
                 continue;
             };
@@ -241,7 +253,8 @@ impl User {
             let has_some = log.is_some_and(|log| log.inbox.in_flight(number) > 0);
             let rooms = managed.rooms.as_ref();
             let has_some = has_some || rooms.is_some_and(|rooms| rooms.has_in_flight());
-            let is_new = has_some && managed.out.should_ask(1);
+            let is_new =
+                has_some && managed.out.should_ask(1) || is_waited_for && managed.out.should_ask(0);
             let is_again = managed.out.should_ask_again(now, timeout);
             if is_new {
                 managed.out.asked(now);

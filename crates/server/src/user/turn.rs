@@ -114,8 +114,12 @@ impl User {
                     origin,
                     again: Vec::new(),
                 };
-                if let Some(effects) = self.failed(failed, error, cx) {
-                    self.perform_in_order(effects, cx);
+                if let Some(mut effects) = self.failed(failed, error, cx) {
+                    match self.barrier.is_open() {
+                        true => self.perform_in_order(effects, cx),
+                        // What it is behind has counts already.
+                        false => self.barrier.follow(&mut effects),
+                    }
                 }
             }
         }
@@ -217,33 +221,37 @@ impl User {
             self.start_over(append.effects, cx);
             return None;
         }
-        self.count_pending_again(&append.effects);
+        let told = error.to_stanza_error();
+        let mut effects = Vec::new();
         for own in append.again {
-            self.refuse_stanza(own, &error.to_stanza_error(), cx);
+            effects.extend(self.refusal_of(own, &told, cx));
         }
-        self.append_failed(append.origin, error, cx);
-        Some(append.effects)
+        match append.origin {
+            Origin::Nobody => {}
+            Origin::Session(own) => {
+                let has_it = |effect: &Effect| effect.is_credit_for(own.link);
+                if !append.effects.iter().any(has_it) {
+                    effects.push(Effect::Credit(own.link));
+                }
+                effects.extend(self.refusal_of(own, &told, cx));
+            }
+            Origin::Other(frame) => self.home.return_error(cx, &frame, &told),
+        }
+        effects.append(&mut append.effects);
+        self.count_pending_again(&effects);
+        self.append_failed(error, cx);
+        Some(effects)
     }
 
     /// Design rule 6: what was not saved is dropped and the state comes back from the store. The
     /// mailbox is held from here until it is loaded, so that nobody sees the difference.
-    fn append_failed(&mut self, origin: Origin, error: AppendError, cx: &mut Context<'_, UserMsg>) {
+    fn append_failed(&mut self, error: AppendError, cx: &mut Context<'_, UserMsg>) {
         self.note_failure(error, cx);
         cx.hold();
         self.stale = true;
         self.failures += 1;
         for managed in self.sessions.iter_mut().filter_map(|s| s.managed.as_mut()) {
             managed.not_recorded();
-        }
-        let error = error.to_stanza_error();
-        match origin {
-            Origin::Nobody => {}
-            Origin::Session(own) => {
-                let link = own.link;
-                self.refuse_stanza(own, &error, cx);
-                let _ = self.home.io.credit(cx, link, 1);
-            }
-            Origin::Other(frame) => self.home.return_error(cx, &frame, &error),
         }
         if self.barrier.is_open() {
             self.stale = false;

@@ -285,17 +285,29 @@ impl Outbound {
         is_only || is_few && bytes <= u64::from(limits.bytes_max)
     }
 
-    /// Presence that finds no room, and no older presence to take the place of.
+    /// Presence that finds no room, and no older presence to take the place of. Not even its gap
+    /// may have any: then something older gives way to that.
     fn push_gap(&mut self, limits: Limits) -> Pushed {
-        if let Some(Slot::Gap(counts)) = self.queue.back_mut() {
-            *counts += 1;
-            self.sent = self.sent.wrapping_add(1);
-        } else if self.has_room(0, limits) {
-            self.place(Slot::Gap(1));
-        } else {
-            return Pushed::Full;
+        let mut others_gave_way = false;
+        loop {
+            if let Some(Slot::Gap(counts)) = self.queue.back_mut() {
+                *counts += 1;
+                self.sent = self.sent.wrapping_add(1);
+                break;
+            }
+            if self.has_room(0, limits) {
+                self.place(Slot::Gap(1));
+                break;
+            }
+            if !self.give_up(|kept| matches!(kept, Kept::Other(_))) {
+                return Pushed::Full;
+            }
+            others_gave_way = true;
         }
-        Pushed::PresenceGaveWay
+        match others_gave_way {
+            true => Pushed::OthersGaveWay,
+            false => Pushed::PresenceGaveWay,
+        }
     }
 
     fn place(&mut self, slot: Slot) {

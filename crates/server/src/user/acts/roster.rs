@@ -195,11 +195,12 @@ pub(crate) fn push_owed(user: &mut User, at: usize, cx: &mut Context<'_, UserMsg
         managed.roster_owed = Some(last.jid.clone().into());
     }
     let (conn, full) = (user.sessions[at].conn, user.sessions[at].full.clone());
-    let version = user.roster.version().to_string();
     for item in items {
         let id = format!("push-{:x}", cx.rng().u32(..));
         user.write(conn, What::Other, cx, |out| {
-            write_push(out, (&id, &full, &version), |writer| {
+            // Without a version: its client may have missed that others were removed, or this may
+            // be all that it gets. It asks for the whole roster when it comes again.
+            write_push(out, (&id, &full, None), |writer| {
                 let groups = item.groups.iter().map(String::as_str);
                 write_item(writer, &item.jid, &item.name, item.state, groups);
             });
@@ -235,7 +236,7 @@ fn items_behind(user: &User, after: &str, (few, bytes): (usize, usize)) -> (Vec<
 
 fn write_push(
     out: &mut Vec<u8>,
-    (id, to, version): (&str, &str, &str),
+    (id, to, version): (&str, &str, Option<&str>),
     write_item: impl Fn(&mut Writer<'_>),
 ) {
     let mut writer = Writer::new(out);
@@ -244,7 +245,10 @@ fn write_push(
         .attr("type", "set")
         .attr("id", id)
         .attr("to", to);
-    writer.open("query").attr("xmlns", NS).attr("ver", version);
+    writer.open("query").attr("xmlns", NS);
+    if let Some(version) = version {
+        writer.attr("ver", version);
+    }
     write_item(&mut writer);
     writer.close();
     writer.close();
@@ -278,7 +282,7 @@ fn push_with(user: &mut User, cx: &mut Context<'_, UserMsg>, write_item: impl Fn
         let (conn, full) = (session.conn, session.full.clone());
         let id = format!("push-{:x}", cx.rng().u32(..));
         user.write(conn, What::Other, cx, |out| {
-            write_push(out, (&id, &full, &version), &write_item);
+            write_push(out, (&id, &full, Some(&version)), &write_item);
         });
     }
 }
