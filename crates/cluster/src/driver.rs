@@ -181,6 +181,8 @@ pub struct Progress {
     pub lacks_quorum: bool,
     /// Its replica cannot go on, and no snapshot has helped yet.
     pub is_stuck: bool,
+    /// That is because the store of this node refused a write: it is tried again every 10 s.
+    pub has_refused: bool,
     /// Differences between this node's copy and another's.
     pub divergences: u64,
     /// Snapshots that were loaded.

@@ -2,10 +2,11 @@
 //! and are performed. Owns the consumer and its watchdog.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use stdx::{Clock, SystemClock};
-use store::{Store, StoreError, StreamMark, Writer};
+use store::{Follower, Store, StoreError, StreamMark, Writer};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -27,6 +28,10 @@ use crate::layout::StreamId;
 const TICKS_PER_LOOK: u32 = 20;
 /// Ticks before a consumer or a snapshot that could not be had is asked for again.
 const TICKS_PER_RETRY: u32 = 20;
+/// How often the time is doubled before a snapshot that could not be loaded is asked for again.
+const LOAD_DOUBLINGS_MAX: u32 = 6;
+/// Ticks before a store that refused a write is tried again.
+const TICKS_PER_HEAL: u32 = 200;
 
 /// How often the time is doubled for which a copy may not get on before it has another consumer.
 const DOUBLINGS_MAX: u32 = 3;
@@ -75,6 +80,10 @@ pub(super) struct Task {
     /// A snapshot is needed, or on its way.
     needs_snapshot: bool,
     is_loading: bool,
+    /// Snapshots in a row that could not be loaded.
+    loads_failed: u32,
+    /// The store refused a write: it is tried again after a while.
+    has_refused: bool,
     /// It has had everything that the stream's leader had.
     has_caught_up: bool,
     ticks: u32,
@@ -110,6 +119,8 @@ impl Task {
             is_looking: false,
             needs_snapshot: false,
             is_loading: false,
+            loads_failed: 0,
+            has_refused: false,
             has_caught_up: false,
             ticks: 0,
             moved: (0, 0),
@@ -218,17 +229,27 @@ impl Task {
                 (shown.first, shown.last) = (first, last);
                 drop(shown);
                 self.has_caught_up |= self.member.mark().seq >= last;
-                // With everything purged no message comes that would show the gap.
-                self.needs_snapshot |= first > self.member.mark().seq + 1;
+                // With everything purged no message comes that would show the gap. One that was
+                // there may be gone: what the client had already was applied meanwhile.
+                let waits = self.needs_snapshot && self.member.is_stuck();
+                self.needs_snapshot = waits || first > self.member.mark().seq + 1;
             }
             Said::End(None) => self.is_looking = false,
             Said::Fetched(fetched) => {
                 self.is_loading = false;
-                self.retry_in = TICKS_PER_RETRY;
+                if !self.needs_snapshot {
+                    return;
+                }
                 let loaded = match fetched {
                     Ok(()) => self.place.load(&self.parts.follower).await,
                     Err(why) => Err(why),
                 };
+                self.loads_failed = match loaded {
+                    Ok(_) => 0,
+                    Err(_) => self.loads_failed.saturating_add(1),
+                };
+                // Each is fetched whole, and may fill the disk that has no room for it.
+                self.retry_in = TICKS_PER_RETRY << self.loads_failed.min(LOAD_DOUBLINGS_MAX);
                 self.on_loaded(loaded).await;
             }
             Said::Stored => {}
@@ -239,16 +260,33 @@ impl Task {
         match loaded {
             Ok(mark) => {
                 self.needs_snapshot = false;
-                self.messages = None;
-                self.member
-                    .on_snapshot(&mut *self.parts.follower.lock().await);
-                let mut shown = lock(&self.parts.progress);
-                shown.snapshots_loaded += 1;
-                shown.is_stuck = false;
-                drop(shown);
+                lock(&self.parts.progress).snapshots_loaded += 1;
+                let follower = Arc::clone(&self.parts.follower);
+                self.goes_on(&mut *follower.lock().await);
                 tell(&self.parts, Event::Loaded(self.parts.stream, mark.seq));
             }
             Err(why) => tell(&self.parts, Event::Stuck(self.parts.stream, why)),
+        }
+    }
+
+    /// The copy goes on from where the store stands.
+    fn goes_on(&mut self, follower: &mut Follower) {
+        self.messages = None;
+        self.has_refused = false;
+        let mut shown = lock(&self.parts.progress);
+        (shown.is_stuck, shown.has_refused) = (false, false);
+        drop(shown);
+        self.member.on_snapshot(follower);
+    }
+
+    /// A store that refused a write may take one now: its disk has room again, or was away for a
+    /// moment only.
+    async fn heal(&mut self) {
+        self.retry_in = TICKS_PER_HEAL;
+        let follower = Arc::clone(&self.parts.follower);
+        let follower = &mut *follower.lock().await;
+        if follower.heal().is_ok() {
+            self.goes_on(follower);
         }
     }
 
@@ -316,6 +354,10 @@ impl Task {
         }
         if self.needs_snapshot {
             self.load();
+        } else if self.has_refused {
+            if self.retry_in == 0 {
+                self.heal().await;
+            }
         } else if self.messages.is_none() && !self.is_asking && self.retry_in == 0 {
             self.is_asking = true;
             let from = mark.seq + 1;
@@ -416,9 +458,15 @@ impl Task {
                     tell(&self.parts, Event::Diverged(stream, divergence));
                 }
                 Effect::Stuck(error) => {
-                    self.needs_snapshot = !matches!(error, ReplicaError::Store(_));
-                    self.retry_in = 0;
-                    lock(&self.parts.progress).is_stuck = true;
+                    self.has_refused = matches!(error, ReplicaError::Store(_));
+                    self.needs_snapshot = !self.has_refused;
+                    self.retry_in = match self.has_refused {
+                        true => TICKS_PER_HEAL,
+                        false => 0,
+                    };
+                    let mut shown = lock(&self.parts.progress);
+                    (shown.is_stuck, shown.has_refused) = (true, self.has_refused);
+                    drop(shown);
                     tell(&self.parts, Event::Stuck(stream, error.to_string()));
                 }
             }

@@ -687,4 +687,8 @@ fn a_home_whose_store_refuses_a_write_loses_the_stream() {
         nodes[new].append_patiently(3),
         Outcome::Committed(_)
     ));
+    // With room again it goes on by itself.
+    disks[old].faults().set_disk_full(false);
+    nodes[old].catch_up_with(&nodes[new], STREAM);
+    assert!(!nodes[old].driver().progress(STREAM).is_stuck);
 }

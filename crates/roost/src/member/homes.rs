@@ -60,12 +60,12 @@ impl<'a> Homes<'a> {
         // What needs no commit is fenced by time.
         let may_act = self.driver.may_act();
         for stream in self.driver.layout().streams() {
+            let home = map.homes.get(usize::from(stream.0)).cloned().flatten();
             let serving = match may_act {
-                true => self.driver.serving(stream),
+                true => self.serving(stream, home.as_ref()),
                 false => 0,
             };
             self.serve(stream, serving);
-            let home = map.homes.get(usize::from(stream.0)).cloned().flatten();
             // What is for the home of a node that died waits for the next one.
             let is_there = |node: &String| *node != self.own && self.peers.contains_key(node);
             self.find(
@@ -79,6 +79,20 @@ impl<'a> Homes<'a> {
     pub(super) fn show(&self, shown: &[AtomicU64]) {
         for (served, shown) in self.served.iter().zip(shown) {
             shown.store(*served, Ordering::Relaxed);
+        }
+    }
+
+    /// In which tenure a stream is to be served here: not once the map gave it to somebody else,
+    /// who may act already while its task here is held up; and not from now on while it
+    /// acknowledges nothing, for whoever logs in would lose his stream with his first change.
+    fn serving(&self, stream: StreamId, home: Option<&(String, Epoch)>) -> Epoch {
+        let progress = self.driver.progress(stream);
+        let is_given_away =
+            home.is_some_and(|(node, epoch)| *node != self.own && *epoch > progress.serving);
+        let is_served = self.served[usize::from(stream.0)] != 0;
+        match is_given_away || progress.lacks_quorum && !is_served {
+            true => 0,
+            false => progress.serving,
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! | seen | the answer |
 //! |---|---|
-//! | the lease was not renewed for half of its time | no, at once: the engine does not answer |
+//! | the lease was not renewed for half of its time | no, at once: the engine does not answer. Then as at a start |
 //! | not every stream has a home yet, or one that this node has is not served | no, until it was so once |
 //! | the same later | yes for 15 s: take-overs are ordinary, and this node serves others meanwhile |
 //! | anything else | yes, also if this node is the home of nothing |
@@ -39,6 +39,7 @@ impl Readiness {
     /// Whether the node is ready, or why not.
     pub(super) fn look(&mut self, now: Moment, seen: Seen) -> Result<(), String> {
         if !seen.holds_lease {
+            self.was_ready = false;
             return Err("the engine does not answer: no lease".to_owned());
         }
         if !self.was_ready && seen.homeless > 0 {

@@ -4,8 +4,9 @@
 //! | seen on end | for | then |
 //! |---|---|---|
 //! | no link to any other node that lives takes anything | 5 s, with the silence after which a link was given up | it is slow |
-//! | a stream that it has does not acknowledge: longer than an election of the engine | 20 s | it is slow |
-//! | neither | 10 s | it is not |
+//! | a stream that it has does not acknowledge, while the map does: longer than an election of the engine | 20 s | it is slow |
+//! | its store refused a write of any stream: its disk is full, or fails | 5 s | it is slow |
+//! | nothing of that | 10 s | it is not |
 //!
 //! A slow node loses its homes to others that are not slow, if there are any: where all are, for
 //! the engine has no quorum or there are two nodes without a link, everything stays where it is.
@@ -18,6 +19,10 @@ use stdx::time::Moment;
 
 /// How long links have to be down.
 const UNLINKED_AFTER: Duration = Duration::from_secs(5);
+
+/// How long the store has to refuse. Homes of streams at rest leave before they need it, and none
+/// comes.
+const REFUSED_AFTER: Duration = Duration::from_secs(5);
 
 /// How long a stream has to be silent: elections of the engine take 4 to 9 s, and no move helps.
 const SILENT_AFTER: Duration = Duration::from_secs(20);
@@ -39,6 +44,8 @@ struct Seen {
     unheard: Duration,
     /// Streams of this home that do not acknowledge.
     silent: usize,
+    /// Streams whose messages the store has refused.
+    refused: usize,
 }
 
 impl Seen {
@@ -67,7 +74,7 @@ impl Seen {
     }
 
     fn is_bad(self) -> bool {
-        self.silent > 0 || self.is_unlinked()
+        self.silent > 0 || self.refused > 0 || self.is_unlinked()
     }
 }
 
@@ -93,8 +100,8 @@ impl Slowness {
         driver.say_slow(self.is_slow);
         match self.is_slow {
             true => tracing::error!(
-                "this node reaches no other one, or its streams do not acknowledge: its homes go \
-                 to others"
+                "this node reaches no other one, its streams do not acknowledge, or its store \
+                 refuses what they say: its homes go to others"
             ),
             false => tracing::info!("this node takes homes again"),
         }
@@ -110,6 +117,7 @@ impl Slowness {
         let patience = match self.is_slow {
             true => WELL_AFTER,
             false if seen.is_unlinked() => UNLINKED_AFTER.saturating_sub(seen.unheard),
+            false if seen.refused > 0 => REFUSED_AFTER,
             false => SILENT_AFTER,
         };
         if now.saturating_since(since) < patience {
@@ -126,13 +134,17 @@ fn seen(driver: &Driver, links: &Links, own: &str) -> Seen {
     let nodes = map.nodes.iter();
     let alive = nodes.filter(|(name, node)| *name != own && node.is_alive && node.link.is_some());
     let alive = alive.map(|(name, _)| name.as_str());
-    let streams = driver.layout().streams();
-    let silent = streams.filter(|stream| {
-        let progress = driver.progress(*stream);
-        progress.is_home && progress.lacks_quorum
-    });
+    let progress = |stream| driver.progress(stream);
+    let streams = || driver.layout().streams().map(progress);
+    let silent = streams().filter(|seen| seen.is_home && seen.lacks_quorum);
     Seen {
-        silent: silent.count(),
+        // Without a lease it is the engine that is silent. Whoever was well first would have all
+        // homes, when it answers again.
+        silent: match driver.may_act() {
+            true => silent.count(),
+            false => 0,
+        },
+        refused: streams().filter(|seen| seen.has_refused).count(),
         ..Seen::of_links(alive, &links.status(), links.bytes_max() / 2)
     }
 }
@@ -146,6 +158,7 @@ mod tests {
         out_of_reach: 1,
         unheard: Duration::ZERO,
         silent: 0,
+        refused: 0,
     };
     const ALONE: Seen = Seen {
         out_of_reach: 2,
@@ -185,7 +198,15 @@ mod tests {
         for second in 51..=80 {
             look(second, silent);
         }
-        assert_eq!(changes, [(11, true), (41, false), (71, true)]);
+        let refused = Seen { refused: 1, ..WELL };
+        for second in 81..=91 {
+            look(second, WELL);
+        }
+        for second in 92..=97 {
+            look(second, refused);
+        }
+        let all = [(11, true), (41, false), (71, true), (91, false), (97, true)];
+        assert_eq!(changes, all);
     }
 
     /// Goal: a node whose links were given up for their silence has waited for long enough; for
