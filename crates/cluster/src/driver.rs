@@ -159,6 +159,8 @@ pub struct Progress {
     /// For how long, in milliseconds, it lagged and did not get on; a second at least until it has
     /// once had everything.
     pub lag_ms: u32,
+    /// How often its task has come to look at it. One that does not waits for the store.
+    pub ticks: u32,
     /// Whether this node is its home.
     pub is_home: bool,
     /// The tenure in which it is; 0: it is not.

@@ -667,6 +667,7 @@ fn what_many_ended_sessions_were_behind_with_comes_all_the_same() {
         let mut world = World::with(|options| {
             options.delivery.unacked_max = 2;
             options.delivery.limits.listed_max = listed_max;
+            options.limits.sessions_per_user = 30;
         });
         let mut romeo = world.login("romeo", "orchard");
         leave_shares(&mut world, &mut romeo, sessions);

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::ticks::{or_never, ticks};
+use super::ticks::{TICK, or_never, ticks};
 use super::{Command, Event, Events, MapOptions, Progress, Shared, lock};
 use crate::engine::{Bucket, Change, Engine, Entry, Put, Watch};
 use crate::journal::Epoch;
@@ -104,13 +104,49 @@ pub(super) struct Keeping {
     is_looking: bool,
     /// The newest tenures of this node whose end the keeper was told.
     ended: Vec<Epoch>,
-    applied: Vec<(u64, Load)>,
+    copies: Vec<Copied>,
     ticks: u32,
     says: Says,
     /// When it was last said that the map has entries of too many nodes.
     complained: Option<Moment>,
     /// What a stream is to be told once it has room: the last word counts.
     untold: Vec<Option<Command>>,
+}
+
+/// A stream's copy, as it was at the last look.
+#[derive(Clone, Debug, Default)]
+struct Copied {
+    applied: u64,
+    load: Load,
+    ticks: u32,
+    /// Looks in a row at which its task had not come to look itself.
+    silent: u32,
+}
+
+impl Copied {
+    /// What others are told of it. Its task is held up while the store is: with a disk that hangs,
+    /// and refuses nothing, it says nothing at all, and so its silence is a lag.
+    fn look(&mut self, shown: &mut Progress) -> Report {
+        self.load
+            .add(shown.stats.applied.saturating_sub(self.applied));
+        self.applied = shown.stats.applied;
+        self.silent = match shown.ticks == std::mem::replace(&mut self.ticks, shown.ticks) {
+            true => self.silent.saturating_add(1),
+            false => 0,
+        };
+        // The first look may have come between two ticks.
+        let silent = self.silent.saturating_sub(1);
+        let look_ms = TICKS_PER_LOOK * TICK.as_millis() as u32;
+        shown.lag_ms = shown.lag_ms.max(silent.saturating_mul(look_ms));
+        Report {
+            lag_ms: shown.lag_ms,
+            load: match shown.is_home {
+                true => self.load.value(),
+                false => 0,
+            },
+            serving: shown.serving,
+        }
+    }
 }
 
 impl Keeping {
@@ -146,7 +182,7 @@ impl Keeping {
             is_asking: false,
             is_looking: false,
             ended: vec![0; streams],
-            applied: vec![(0, Load::default()); streams],
+            copies: vec![Copied::default(); streams],
             ticks: 0,
             says: Says::default(),
             complained: None,
@@ -296,15 +332,8 @@ impl Keeping {
                 .spawn(async move { Said::Leader(engine.map_leader().await.is_some()) });
         }
         let reports = (0..self.shared.progress.len()).map(|at| {
-            let shown = *lock(&self.shared.progress[at]);
-            let (before, load) = &mut self.applied[at];
-            load.add(shown.stats.applied.saturating_sub(*before));
-            *before = shown.stats.applied;
-            Report {
-                lag_ms: shown.lag_ms,
-                load: if shown.is_home { load.value() } else { 0 },
-                serving: shown.serving,
-            }
+            let mut shown = lock(&self.shared.progress[at]);
+            self.copies[at].look(&mut shown)
         });
         let reports = reports.collect();
         let door = &self.shared.door;
@@ -383,4 +412,29 @@ async fn watch_map(engine: &Engine) -> Option<Box<(Bucket, Watch)>> {
     let bucket = engine.map().await.ok()?;
     let watch = bucket.watch().await.ok()?;
     Some(Box::new((bucket, watch)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a copy whose task is held up lags for as long, as others and alarms see it.
+    #[test]
+    fn a_task_that_is_held_up_is_a_lag() {
+        let mut copy = Copied::default();
+        let mut shown = Progress::default();
+        let mut look = |ticks, looks| {
+            shown.ticks = ticks;
+            (0..looks).map(|_| copy.look(&mut shown).lag_ms).last()
+        };
+        assert_eq!(look(1, 1), Some(0));
+        assert_eq!(look(2, 2), Some(0), "one look may come early");
+        assert_eq!(look(2, 40), Some(20_000));
+        shown.lag_ms = 0; // As the task says once it goes on.
+        let mut look = |ticks| {
+            shown.ticks = ticks;
+            copy.look(&mut shown).lag_ms
+        };
+        assert_eq!((look(3), look(4)), (0, 0));
+    }
 }

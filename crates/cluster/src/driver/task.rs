@@ -318,6 +318,7 @@ impl Task {
         let last = {
             let mut shown = lock(&self.parts.progress);
             shown.mark = mark;
+            shown.ticks = self.ticks;
             shown.last = shown.last.max(mark.seq);
             let lag_ms = self.moved.1.saturating_mul(TICK.as_millis() as u32);
             shown.lag_ms = match self.has_caught_up {

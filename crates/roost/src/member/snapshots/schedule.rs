@@ -33,7 +33,9 @@ impl Schedule {
         };
         let is_paused = self.pause.is_some_and(|(_, until)| now < until);
         let due_at = self.from.max(purged).saturating_add(MESSAGES);
-        progress.serving != 0 && !is_paused && progress.mark.seq >= due_at
+        // A copy that differs from another's is not made the truth.
+        let is_good = progress.serving != 0 && progress.divergences == 0;
+        is_good && !is_paused && progress.mark.seq >= due_at
     }
 
     /// One was stored, up to this message.
