@@ -198,16 +198,6 @@ fn draw_pauses(commits: &mut Commits, seed: u64) {
     commits.busy_retry = any([1, 5, 500]);
 }
 
-/// How many appends wait for the one that is under way; what comes beyond is refused at once. Where
-/// a sender may be refused, and in every other 256 schedules.
-fn draw_backlog(commits: &mut Commits, seed: u64) {
-    if !may_refuse(seed) || (seed / 256).is_multiple_of(2) {
-        return;
-    }
-    let mut rng = Rng::with_seed(!seed.rotate_left(24));
-    commits.backlog_appends_max = [1, 2, 8][rng.usize(..3)];
-}
-
 /// When a busy range is paused, and for how long.
 fn draw_moves(seed: u64) -> Moves {
     let mut rng = Rng::with_seed(!seed.rotate_left(32));
@@ -236,7 +226,6 @@ impl Inside {
             options.commits = draw_commits(&mut rng);
         }
         draw_pauses(&mut options.commits, seed);
-        draw_backlog(&mut options.commits, seed);
         options.wire.through_bytes = goes_through_bytes(seed);
         options.moves = draw_moves(seed);
         let others = Bystanders::new(seed);
