@@ -286,6 +286,7 @@ impl Task {
         let follower = Arc::clone(&self.parts.follower);
         let follower = &mut *follower.lock().await;
         if follower.heal().is_ok() {
+            self.retry_in = 0;
             self.goes_on(follower);
         }
     }
