@@ -64,10 +64,10 @@ pub fn function_length(path: &str, text: &str) -> Vec<String> {
 }
 
 fn begins_function(code: &str) -> bool {
-    let words = code.split_whitespace();
+    let mut words = code.split_whitespace();
     let qualifies =
-        |word: &&str| word.starts_with("pub") || ["const", "async", "unsafe", "in"].contains(word);
-    words.skip_while(qualifies).next() == Some("fn")
+        |word: &str| word.starts_with("pub") || ["const", "async", "unsafe", "in"].contains(&word);
+    words.find(|word| !qualifies(word)) == Some("fn")
 }
 
 /// Lines of the function that begins with the first of these: to the brace below its `fn`.
