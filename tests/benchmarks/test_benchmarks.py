@@ -347,8 +347,8 @@ def test_pressure(run):
     assert run.status in (GOOD, MISSED_BUDGET), run.said
     assert run.loads() == 1 + 5
     storms, disturbers = run.tables()
-    assert column(storms, 1) == ["60"] * 4 + ["0"]
-    assert column(storms, 2) == ["0"] * 5
+    assert column(storms, 1) == ["60"] * 11 + ["0"]
+    assert column(storms, 2) == ["0"] * 12
     assert column(disturbers, 0)[0] == "nobody" and len(disturbers) == 5
     # Each that should have did write.
     assert [sent == "–" for sent in column(disturbers, 1)] == [True] + [False] * 4
