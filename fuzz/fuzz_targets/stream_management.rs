@@ -15,6 +15,7 @@ use xmpp::sm::{self, Kept, Limits, Outbound, Pushed, Request};
 struct Input<'a> {
     start: u32,
     limits: (u8, u16),
+    more: (u8, u16),
     operations: Vec<Operation>,
     element: &'a [u8],
 }
@@ -37,9 +38,13 @@ fuzz_target!(|input: Input<'_>| {
     if let Some(element) = stanza_of(input.element, &mut framer, &mut scratch) {
         parse(&element.to_frame());
     }
+    let (stanzas, bytes) = (u16::from(input.limits.0), u32::from(input.limits.1));
+    let (more, more_bytes) = (u16::from(input.more.0), u32::from(input.more.1));
     let limits = Limits {
-        stanzas: input.limits.0.into(),
-        bytes: input.limits.1.into(),
+        stanzas,
+        bytes,
+        stanzas_max: stanzas + more,
+        bytes_max: bytes + more_bytes,
     };
     let mut outbound = Outbound::recovered(input.start, []);
     let mut owed = VecDeque::new();

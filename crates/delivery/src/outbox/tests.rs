@@ -348,13 +348,13 @@ fn each_refusal_has_a_word() {
 #[test]
 fn what_may_be_accepted() {
     let mut outbox = outbox();
-    outbox.limits.entries_max = 4;
+    outbox.limits.entries_max = 8;
     outbox.limits.entries_per_destination_max = 2;
     let says = |outbox: &Sender| [1, 2].map(|dest| outbox.may_accept(dest));
     assert_eq!(says(&outbox), [Accept::Yes; 2], "nothing has failed");
     outbox.retry(2, Refusal::Full, Moment::ZERO);
     assert_eq!(says(&outbox), [Accept::Yes, Accept::DestinationFull]);
-    outbox.pending = 4;
+    outbox.pending = 8;
     assert_eq!(says(&outbox), [Accept::Full; 2]);
 }
 
