@@ -123,8 +123,8 @@ fn a_user_is_not_read_before_its_earlier_life_is_decided_with_a_full_queue_eithe
     nurse.say("juliet", 7);
     world.work();
     nurse.say("juliet", 8);
-    let refused = nurse.expect(&mut world, "resource-constraint");
-    assert!(refused.contains("id='8'"), "whose it is: {refused}");
+    world.work();
+    assert_eq!(nurse.read(&mut world), "", "behind the one that waits");
     romeo.send(&format!("<message to='nurse@localhost'>{PANIC}</message>"));
     world.work();
     // Somebody wants something of him: he is loaded again.
@@ -134,6 +134,8 @@ fn a_user_is_not_read_before_its_earlier_life_is_decided_with_a_full_queue_eithe
     assert_eq!(romeo.read(&mut world), "", "not before it is known");
     world.let_go();
     world.pass(Duration::from_secs(1));
+    let refused = nurse.expect(&mut world, "resource-constraint");
+    assert!(refused.contains("id='8'"), "whose it is: {refused}");
     romeo.expect(&mut world, "<success");
     romeo.bind(&mut world);
     // With a queue of one, others may be in front of it.
