@@ -421,8 +421,8 @@ fn the_oldest_gives_way_and_entries_alone_fill_the_queue() {
     let alone = outbound.push(other(), LIMITS);
     assert_eq!(alone, Pushed::Kept, "one is, whatever else is there");
     assert_eq!(outbound.push(presence(), LIMITS), Pushed::OthersGaveWay);
-    while outbound.push(Kept::Entry(99), LIMITS) != Pushed::Full {}
-    assert_eq!(outbound.push(presence(), LIMITS), Pushed::Full);
+    assert_eq!(outbound.push(Kept::Entry(99), LIMITS), Pushed::Full);
+    assert_eq!(outbound.push(presence(), LIMITS), Pushed::Kept);
     assert!(outbound.resume(0).unwrap().presence_lost);
 }
 
