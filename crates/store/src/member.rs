@@ -3,7 +3,7 @@
 //! messages are in the rooms' logs and nowhere else. Part of `apply`: the same rules bind.
 
 use crate::apply::{Entity, Txn};
-use crate::engine::{Reader, Space};
+use crate::engine::Space;
 use crate::error::StoreError;
 use crate::keys;
 use crate::limits::USER_BYTES_MAX;
@@ -50,31 +50,18 @@ impl Store {
     /// # Errors
     /// Any [`StoreError`] of a read.
     pub fn member_rooms(&self, user: &str) -> Result<Vec<(String, Seq)>, StoreError> {
-        self.read_member_rooms(&*self.snapshot()?, user)
-    }
-
-    pub(crate) fn read_member_rooms(
-        &self,
-        snapshot: &dyn Reader,
-        user: &str,
-    ) -> Result<Vec<(String, Seq)>, StoreError> {
         let (start, end) = keys::member_run(&self.slot_key(), user);
-        scan::collect(
-            snapshot,
-            Space::Blob,
-            (&*start, &*end),
-            usize::MAX,
-            |key, value| {
-                let blob = keys::parse_owned(key).and_then(|(_, _, rest)| keys::parse_blob(rest));
-                match blob {
-                    Some(keys::Blob::Member(room)) => {
-                        Ok((room.to_owned(), decode_version(BLOB_VERSION, value, user)?))
-                    }
-                    _ => Err(StoreError::Corrupt(format!(
-                        "{user}: key of a member's room"
-                    ))),
+        let (run, snapshot) = ((&*start, &*end), self.snapshot()?);
+        scan::collect(&*snapshot, Space::Blob, run, usize::MAX, |key, value| {
+            let blob = keys::parse_owned(key).and_then(|(_, _, rest)| keys::parse_blob(rest));
+            match blob {
+                Some(keys::Blob::Member(room)) => {
+                    Ok((room.to_owned(), decode_version(BLOB_VERSION, value, user)?))
                 }
-            },
-        )
+                _ => Err(StoreError::Corrupt(format!(
+                    "{user}: key of a member's room"
+                ))),
+            }
+        })
     }
 }

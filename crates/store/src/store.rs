@@ -297,42 +297,17 @@ impl Store {
         Ok(WriterToken(Arc::clone(&self.shared.has_writer)))
     }
 
-    /// An account: two keys, and for a user with a log what recognises messages and the entries
-    /// behind it. `None` if there is no such account.
+    /// The one read of a login, in one snapshot: two keys, and for a user with a log what
+    /// recognises messages and the entries behind it. `None` if there is no such account.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] while a change of the user is in doubt; any [`StoreError`] of a
     /// read.
     pub fn load_user(&self, user: &str) -> Result<Option<UserState>, StoreError> {
         self.shared.in_doubt.check(user)?;
-        self.read_user(&*self.snapshot()?, user)
-    }
-
-    /// The one read of a login, in one snapshot: the account, and the rooms that it is a member of,
-    /// as [`Store::member_rooms`] gives them.
-    ///
-    /// # Errors
-    /// As [`Store::load_user`].
-    pub fn load_member(
-        &self,
-        user: &str,
-    ) -> Result<Option<(UserState, Vec<(String, Seq)>)>, StoreError> {
-        self.shared.in_doubt.check(user)?;
-        let snapshot = self.snapshot()?;
-        let Some(state) = self.read_user(&*snapshot, user)? else {
-            return Ok(None);
-        };
-        let rooms = self.read_member_rooms(&*snapshot, user)?;
-        Ok(Some((state, rooms)))
-    }
-
-    fn read_user(
-        &self,
-        snapshot: &dyn Reader,
-        user: &str,
-    ) -> Result<Option<UserState>, StoreError> {
         let key = keys::user(&self.shared.slots, user);
-        let Some(mut head) = read_head(snapshot, &self.shared.slots, user)? else {
+        let snapshot = self.snapshot()?;
+        let Some(mut head) = read_head(&*snapshot, &self.shared.slots, user)? else {
             return Ok(None);
         };
         if !head.is_account() {
@@ -350,7 +325,8 @@ impl Store {
         {
             sessions = decode(&value, user)?;
         }
-        let (recognition, left_out) = read_recognition(snapshot, &self.shared.slots, user, &head)?;
+        let (recognition, left_out) =
+            read_recognition(&*snapshot, &self.shared.slots, user, &head)?;
         head.has_older_marks |= left_out;
         // Numbers of earlier epochs may have been given out after the backup was taken.
         head.log.next_seq = head.log.next_seq.max(self.shared.first_seq);

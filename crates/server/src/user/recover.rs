@@ -104,7 +104,7 @@ impl Stored {
         is_first: bool,
         page: usize,
     ) -> Result<Option<Stored>, StoreError> {
-        let Some((state, member_rooms)) = store.load_member(user)? else {
+        let Some(state) = store.load_user(user)? else {
             return Ok(None);
         };
         let mut stored = Stored {
@@ -112,7 +112,7 @@ impl Stored {
             recovered: Recovered::default(),
             left: Vec::new(),
             rooms: Vec::new(),
-            member_rooms,
+            member_rooms: store.member_rooms(user)?,
             outgoing: (Vec::new(), 0),
         };
         let lagging = stored.state.windows.as_deref();
