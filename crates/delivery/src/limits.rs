@@ -11,7 +11,7 @@ pub struct OutboxLimits {
     pub entries_max: u32,
     /// Those of them for one destination that does not take what it is handed over; one more is not
     /// accepted ([`crate::Accept::DestinationFull`]), so that it leaves room for others. One that
-    /// takes it, and is behind, may have more as long as no more than half of the room is gone.
+    /// takes it, and is behind, may have more: as many as there is room left.
     pub entries_per_destination_max: u32,
     /// Entries in flight to destinations that keep up. At one more, the destination of the oldest
     /// one is read from the log at its own pace.
