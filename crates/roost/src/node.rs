@@ -532,6 +532,7 @@ fn options(config: &Config) -> server::Options {
         joined: server::options::Joined::default(),
         actors: server::options::ActorBounds::default(),
         mailboxes: server::options::Mailboxes::default(),
+        waking: server::options::Waking::default(),
         wire: server::options::Wire {
             through_bytes: settings.debug.messages_as_bytes,
             ..server::options::Wire::default()

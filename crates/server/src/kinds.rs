@@ -16,7 +16,7 @@ use crate::entity::service::ServiceActor;
 use crate::entity::{self, Tenant};
 use crate::guard::Generation;
 use crate::home::Home;
-use crate::limits::{LINE_BYTES_EACH_MAX, MAILBOX_RESERVE};
+use crate::limits::LINE_BYTES_EACH_MAX;
 use crate::message::control::{Control, Keys};
 use crate::message::{Said, UserMsg};
 use crate::nodes::NodesActor;
@@ -110,11 +110,11 @@ impl EntityClass for Kinds {
     fn mailbox_max(&self) -> usize {
         let roster = self.home.limits().roster_items_max as usize;
         let shared = self.home.options.mailboxes.shared_min.max(4 * roster);
-        shared + self.mailbox_line() + MAILBOX_RESERVE
+        shared + self.mailbox_line() + self.mailbox_reserve()
     }
 
     fn mailbox_reserve(&self) -> usize {
-        MAILBOX_RESERVE
+        self.home.options.mailboxes.reserve
     }
 
     /// What others send must not keep the owner out, nor what he does unanswered.

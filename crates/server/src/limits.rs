@@ -38,38 +38,11 @@ pub(crate) const BLOCKED_MAX: usize = 10_000;
 /// Their bytes; likewise. Every change of the list is written with all of it.
 pub(crate) const BLOCKED_BYTES_MAX: usize = 512 * 1024;
 
-/// Time for which an origin-id is recognised (XEP-0359), as long as it is among the last 256 of its
-/// user.
-pub(crate) const ORIGIN_WINDOW: Duration = Duration::from_secs(3600);
-
-/// Messages handed over by senders of whom memory does not know what was taken from them before,
-/// that wait for the store to say so. One more is handed over again later.
-pub(crate) const PARKED_MAX: usize = 64;
-
-/// Time for which it is remembered up to where a sender's messages were taken, of senders who are
-/// not among the last 128. Longer than any sender hands a message over
-/// ([`delivery::OutboxLimits::recognised_for`]).
-pub(crate) const MARKS_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// How often such marks are looked at for those that are older.
-pub(crate) const MARKS_FORGET_EVERY: Duration = Duration::from_secs(3600);
-
 /// Characters of the token that resumes a session: 5.9 bits of chance each.
 pub(crate) const SESSION_TOKEN_BYTES: usize = 24;
 
 /// Bytes of one page of the archive; the rest of what was asked for is left to the next one.
 pub(crate) const ARCHIVE_PAGE_BYTES: usize = 256 * 1024;
-
-/// Pause before it is looked again whether a client has read what it was written, and may be
-/// written the next page.
-pub(crate) const PAGE_PAUSE: Duration = Duration::from_millis(100);
-
-/// Rooms that are told at a time that a client is back, for each session: each answers with all who
-/// are there.
-pub(crate) const ROOMS_BACK_AT_ONCE: usize = 8;
-
-/// Rooms of which a member's account asks for a page at a time.
-pub(crate) const MEMBER_PAGES_AT_ONCE: usize = 4;
 
 /// Messages that are named in a query and read at a time: one that is large is on a page of its
 /// own.
@@ -110,15 +83,6 @@ pub(crate) const PRIVATE_SETS_WAITING: usize = 128;
 
 /// Bytes that an element of private storage counts beside its own and those of its name.
 pub(crate) const PRIVATE_ITEM_OVERHEAD: u64 = 64;
-
-/// Users that a start wakes at a time.
-pub(crate) const WAKE_PAGE: usize = 256;
-
-/// Pause between two pages of them.
-pub(crate) const WAKE_PACE: Duration = Duration::from_millis(5);
-
-/// Pause before a page of them that could not be read is read again.
-pub(crate) const WAKE_RETRY: Duration = Duration::from_millis(500);
 
 /// How often a node looks through all logs for messages that have become too old.
 pub(crate) const SWEEP_EVERY: Duration = Duration::from_secs(3600);
@@ -193,10 +157,6 @@ pub(crate) const LINE_MAX: usize = 20_000;
 
 /// Bytes of a stanza that may take one of these places.
 pub(crate) const LINE_BYTES_EACH_MAX: usize = 4_096;
-
-/// Further places of a user's mailbox for what its own sessions, logins and outbox are told,
-/// however much others send it.
-pub(crate) const MAILBOX_RESERVE: usize = 1_024;
 
 /// Appends of one user that are not decided; at that, new stanzas wait in the mailbox. Below the
 /// bound of its priority lane, in which their outcomes arrive.

@@ -25,9 +25,7 @@ use crate::elsewhere::Returned;
 use crate::errands::Errands;
 use crate::home::SetLimits;
 use crate::join::KeeperMsg;
-use crate::limits::{
-    ADMIN_DEADLINE, READ_THREADS, SWEEP_EVERY, TOTALS_EVERY, TOTALS_REST, WAKE_PACE,
-};
+use crate::limits::{ADMIN_DEADLINE, READ_THREADS, SWEEP_EVERY, TOTALS_EVERY, TOTALS_REST};
 use crate::modules::Extensions;
 use crate::moves::even_out;
 use crate::options::{Limits, Options};
@@ -208,6 +206,7 @@ impl Node {
         let place = admin.place.clone();
         let network = Arc::clone(&shared);
         let max_age = admin.options.archive.max_age;
+        let waking = admin.options.waking;
         let guard = Arc::clone(&admin.guard);
         let comers = door.clone();
         let caretaker = thread::Builder::new()
@@ -215,9 +214,9 @@ impl Node {
             .spawn(move || {
                 let is_over = || network.is_stopping();
                 if comers.is_none() {
-                    wake(&store, &place, &handle, is_over);
+                    wake(&store, &place, &handle, waking, is_over);
                     // The last of them are in the shards' inboxes; a moment later they are there.
-                    thread::sleep(WAKE_PACE);
+                    thread::sleep(waking.pace);
                     place.set_all_woken();
                 }
                 while !is_over() {

@@ -18,8 +18,7 @@ use crate::away::Cluster;
 use crate::limits::{
     ADMIN_DEADLINE, BARRIER_APPENDS_MAX, BARRIER_BYTES_MAX, BARRIER_EFFECTS_MAX, BATCH_APPENDS,
     BATCH_APPENDS_EACH, BATCH_APPENDS_LARGE, BUSY_RETRY, CREDITS_AWAY_MAX, DOUBT_POLL,
-    JOURNAL_BACKLOG_BYTES_MAX, JOURNAL_BACKLOG_MAX, LINE_MAX, MAILBOX_MIN, MARKS_KEPT,
-    PORT_RESTART,
+    JOURNAL_BACKLOG_BYTES_MAX, JOURNAL_BACKLOG_MAX, LINE_MAX, MAILBOX_MIN, PORT_RESTART,
 };
 pub use actor::limits::Bounds as ActorBounds;
 use store::limits::LAGGING_MAX;
@@ -91,6 +90,8 @@ pub struct Options {
     pub traced_max: usize,
     /// Bounds of what waits for one entity.
     pub mailboxes: Mailboxes,
+    /// How users are loaded of whom nobody has asked yet.
+    pub waking: Waking,
     /// Messages between entities as bytes.
     pub wire: Wire,
     /// Other nodes, and the journal that they share; `None`: this one stands alone.
@@ -120,6 +121,9 @@ pub struct Mailboxes {
     /// Beyond them, stanzas of those who enter a room or leave it: they wait for their turn, in
     /// order. One more is refused likewise.
     pub line: usize,
+    /// Beyond both, what a user's own sessions, logins and outbox are told, however much others
+    /// send it.
+    pub reserve: usize,
 }
 
 impl Default for Mailboxes {
@@ -127,6 +131,30 @@ impl Default for Mailboxes {
         Mailboxes {
             shared_min: MAILBOX_MIN,
             line: LINE_MAX,
+            reserve: 1_024,
+        }
+    }
+}
+
+/// How a node that starts, or gets ranges, loads users with sessions that can be resumed and with
+/// messages that are on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waking {
+    /// Users that are read at a time; at least 1.
+    pub page: usize,
+    /// Pause between two pages, which leaves others room, and before a user is told again whose
+    /// shard has no room for that.
+    pub pace: Duration,
+    /// Pause before a page that could not be read is read again.
+    pub retry: Duration,
+}
+
+impl Default for Waking {
+    fn default() -> Waking {
+        Waking {
+            page: 256,
+            pace: Duration::from_millis(5),
+            retry: Duration::from_millis(500),
         }
     }
 }
@@ -351,6 +379,26 @@ pub struct DeliveryLimits {
     pub read_retry_max: Duration,
     /// How long a user without sessions stays loaded.
     pub idle_eviction: Duration,
+    /// Messages handed over by senders of whom memory does not know what was taken from them
+    /// before, that wait for the store to say so. One more is handed over again later.
+    pub parked_max: usize,
+    /// Time for which it is remembered up to where a sender's messages were taken, of senders who
+    /// are not among the last 128. Longer than any sender hands a message over
+    /// ([`delivery::OutboxLimits::recognised_for`]).
+    pub marks_kept: Duration,
+    /// How often such marks are looked at for those that are older.
+    pub marks_forgotten_every: Duration,
+    /// Time for which an origin-id is recognised (XEP-0359), as long as it is among the last 256 of
+    /// its user.
+    pub origin_window: Duration,
+    /// Pause before it is looked again whether a client without stream management has read what it
+    /// was written, and may be written the next page.
+    pub page_pause: Duration,
+    /// Rooms that are told at a time that a client is back, for each session: each answers with all
+    /// who are there.
+    pub rooms_back_at_once: usize,
+    /// Rooms of which a member's account asks for a page at a time.
+    pub member_pages_at_once: usize,
 }
 
 impl Default for DeliveryLimits {
@@ -382,6 +430,13 @@ impl Default for DeliveryLimits {
             loads_max: 25,
             read_retry_max: Duration::from_secs(30),
             idle_eviction: Duration::from_secs(15),
+            parked_max: 64,
+            marks_kept: Duration::from_secs(7 * 24 * 3600),
+            marks_forgotten_every: Duration::from_secs(3600),
+            origin_window: Duration::from_secs(3600),
+            page_pause: Duration::from_millis(100),
+            rooms_back_at_once: 8,
+            member_pages_at_once: 4,
         }
     }
 }
@@ -455,7 +510,7 @@ impl Delivery {
                 "the bounds of what is handed over fit each other",
             ),
             (
-                self.outbox.recognised_for < MARKS_KEPT,
+                self.outbox.recognised_for < limits.marks_kept,
                 "who is handed a message again still knows what was taken",
             ),
             (!pages.contains(&0), "a page and a read have room"),
@@ -962,5 +1017,10 @@ mod tests {
             ..default
         };
         assert!(delivery(1, many_sessions).check().is_err());
+        let forgotten_too_early = DeliveryLimits {
+            marks_kept: delivery(1, default).outbox.recognised_for,
+            ..default
+        };
+        assert!(delivery(1, forgotten_too_early).check().is_err());
     }
 }

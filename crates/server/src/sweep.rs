@@ -29,7 +29,7 @@ pub(crate) fn sweep(
             Err(error) => return tracing::warn!(%error, "cannot look for messages too old"),
         };
         for user in &page.users {
-            if !send(place, handle, user, || UserMsg::Aged, &is_over) {
+            if !send(place, handle, user, || UserMsg::Aged, SWEEP_PACE, &is_over) {
                 return;
             }
         }

@@ -8,8 +8,8 @@ use actor::{Handle, Name};
 use store::{Store, StoreError};
 use wire::Message;
 
-use crate::limits::{WAKE_PACE, WAKE_PAGE, WAKE_RETRY};
 use crate::message::UserMsg;
+use crate::options::Waking;
 use crate::place::Place;
 
 /// Whether what is said to somebody who is at home here loads him for that reason alone: he may be
@@ -25,11 +25,17 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Wakes them, a page at a time; gives up when the node stops, which is asked before each page and
 /// often while something is waited for. What cannot be read is read again: nobody else would ask
 /// for these users.
-pub(crate) fn wake(store: &Store, place: &Place, handle: &Handle, is_over: impl Fn() -> bool) {
+pub(crate) fn wake(
+    store: &Store,
+    place: &Place,
+    handle: &Handle,
+    bounds: Waking,
+    is_over: impl Fn() -> bool,
+) {
     let mut after: Option<String> = None;
     let mut woken = 0u64;
     loop {
-        let page = match store.awake(after.as_deref(), WAKE_PAGE) {
+        let page = match store.awake(after.as_deref(), bounds.page) {
             Ok(page) => page,
             Err(error @ StoreError::Corrupt(_)) => {
                 tracing::error!(%error, "whose sessions can be resumed is damaged: who is behind \
@@ -38,24 +44,24 @@ pub(crate) fn wake(store: &Store, place: &Place, handle: &Handle, is_over: impl 
             }
             Err(error) => {
                 tracing::error!(%error, "cannot read whose sessions can be resumed: tries again");
-                if is_over_within(WAKE_RETRY, &is_over) {
+                if is_over_within(bounds.retry, &is_over) {
                     return;
                 }
                 continue;
             }
         };
         for user in &page {
-            if !send(place, handle, user, || UserMsg::Wake, &is_over) {
+            if !send(place, handle, user, || UserMsg::Wake, bounds.pace, &is_over) {
                 return;
             }
         }
         woken += page.len() as u64;
-        if page.len() < WAKE_PAGE || is_over() {
+        if page.len() < bounds.page || is_over() {
             break;
         }
         after = page.last().cloned();
         // Leaves room for those who wait for the store on their own account.
-        thread::sleep(WAKE_PACE);
+        thread::sleep(bounds.pace);
     }
     if woken > 0 {
         tracing::info!(users = woken, "took up what was not done");
@@ -73,13 +79,15 @@ fn is_over_within(time: Duration, is_over: impl Fn() -> bool) -> bool {
     is_over()
 }
 
-/// Sends a user who may have to be loaded a message, as soon as there is room for it; one who is at
-/// home elsewhere gets none. False if the node stops before.
+/// Sends a user who may have to be loaded a message, as soon as there is room for it, which is
+/// looked for after each `pause`; one who is at home elsewhere gets none. False if the node stops
+/// before.
 pub(crate) fn send(
     place: &Place,
     handle: &Handle,
     user: &str,
     msg: impl Fn() -> UserMsg,
+    pause: Duration,
     is_over: impl Fn() -> bool,
 ) -> bool {
     if !place.is_here(place.range(user)) {
@@ -90,7 +98,7 @@ pub(crate) fn send(
         if is_over() {
             return false;
         }
-        thread::sleep(WAKE_PACE);
+        thread::sleep(pause);
     }
     true
 }
@@ -116,7 +124,7 @@ mod tests {
         let run = |fail: u64, looks_max: u32| {
             disk.faults().fail_reads(fail);
             looks.set(0);
-            wake(&store, &place, &handle, || {
+            wake(&store, &place, &handle, Waking::default(), || {
                 looks.set(looks.get() + 1);
                 looks.get() > looks_max
             });

@@ -23,7 +23,7 @@ use crate::away::{NodeId, Taken};
 use crate::elsewhere::Returned;
 use crate::join::{Comer, KeeperMsg, Origin, conn_ref};
 use crate::journal::{PORT, PortMsg};
-use crate::limits::{ADMIN_DEADLINE, WAKE_PACE};
+use crate::limits::ADMIN_DEADLINE;
 use crate::message::control::{Control, Word};
 use crate::message::credit::Credits;
 use crate::message::{Said, UserMsg};
@@ -421,9 +421,10 @@ pub(super) fn wake_those_who_come(store: &Store, door: &Door, here: &Here) {
             here.look();
             door.is_over()
         };
-        wake(store, &door.place, &door.handle, is_over);
+        let bounds = door.admin.options.waking;
+        wake(store, &door.place, &door.handle, bounds, is_over);
         // The last of them are in the shards' inboxes; a moment later they are there.
-        std::thread::sleep(WAKE_PACE);
+        std::thread::sleep(bounds.pace);
         for (range, time) in came {
             door.place.set_woken(range, time);
         }

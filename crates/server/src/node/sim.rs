@@ -160,12 +160,13 @@ impl Sim {
             return Err(StartError::Options("no port".to_owned()));
         };
         let Setup {
+            options,
             store,
             place,
             handle,
             ..
         } = &layout.setup;
-        wake(store, place, handle, || false);
+        wake(store, place, handle, options.waking, || false);
         place.set_all_woken();
         Ok(Sim {
             drivers,

@@ -12,7 +12,6 @@ use store::{LogEntry, LogHead, Seq, StoreError};
 use super::durable::For;
 use super::{RoomActor, RoomMsg};
 use crate::entity::life::Phase;
-use crate::limits::MARKS_KEPT;
 use crate::message::UserMsg;
 use crate::stored::rooms::OWED;
 
@@ -211,10 +210,11 @@ impl RoomActor {
                 through,
             });
         }
+        let marks_kept = self.life.home.bounds().marks_kept;
         if self.log.has_older_marks {
             records.push(store::Record::MarksForget {
                 user: String::from(&*self.life.name),
-                before: now - MARKS_KEPT.as_millis() as i64,
+                before: now - marks_kept.as_millis() as i64,
             });
         }
         if records.is_empty() {

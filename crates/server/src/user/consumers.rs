@@ -20,7 +20,6 @@ use super::log::Log;
 use super::managed::What;
 use super::own::OwnMsg;
 use crate::ending::Abort;
-use crate::limits::PAGE_PAUSE;
 use crate::message::UserMsg;
 use crate::message::control::Control;
 use crate::options::DeliveryLimits;
@@ -230,7 +229,7 @@ impl User {
             && !self.follows(&self.sessions[at])
         {
             let later = OwnMsg::ReadLater(read);
-            cx.send_after(PAGE_PAUSE, later.into());
+            cx.send_after(self.home.bounds().page_pause, later.into());
             return;
         }
         let ToRead {

@@ -20,7 +20,6 @@ use super::barrier::Effect;
 use super::managed::What;
 use super::session::Session;
 use crate::address;
-use crate::limits::ROOMS_BACK_AT_ONCE;
 use crate::message::UserMsg;
 
 fn places(read: &RoomRead) -> RoomChange {
@@ -284,7 +283,7 @@ impl User {
             let barred = self.rooms_not_read(at, &occupied);
             let told = self.sessions[at].managed.as_ref();
             let told = told.map_or(0, |managed| managed.back_in.len());
-            self.tell_who_is_back(at, ROOMS_BACK_AT_ONCE.saturating_sub(told), cx);
+            self.tell_who_is_back(at, told, cx);
             let session = &mut self.sessions[at];
             let (full, number) = (Arc::clone(&session.full), session.number);
             let managed = session.managed.as_mut();
@@ -323,7 +322,7 @@ impl User {
         let now = cx.now();
         // Those that have not answered meanwhile keep nobody else from it.
         for at in 0..self.sessions.len() {
-            self.tell_who_is_back(at, ROOMS_BACK_AT_ONCE, cx);
+            self.tell_who_is_back(at, 0, cx);
         }
         let sessions = self.sessions.iter_mut();
         for managed in sessions.filter_map(|session| session.managed.as_mut()) {
@@ -654,7 +653,7 @@ impl User {
                 managed.back_in.clear();
                 managed.untold = rooms.map(|(room, _)| room).collect();
             }
-            self.tell_who_is_back(at, ROOMS_BACK_AT_ONCE, cx);
+            self.tell_who_is_back(at, 0, cx);
             // The others are told later, whether these answer or not.
             self.log().rooms_due = true;
         }
@@ -683,16 +682,17 @@ impl User {
         self.log().rooms_due |= !is_said;
     }
 
-    /// Tells rooms that a client is back: a few at a time, and further ones once those have
-    /// answered and the client has read what they said. Each says who is there, and all at once
-    /// would be more than may wait for a connection.
-    fn tell_who_is_back(&mut self, at: usize, max: usize, cx: &mut Context<'_, UserMsg>) {
+    /// Tells rooms that a client is back: a few at a time, less those that were told and have not
+    /// answered, and further ones once the client has read what they said. Each says who is there,
+    /// and all at once would be more than may wait for a connection.
+    fn tell_who_is_back(&mut self, at: usize, told: usize, cx: &mut Context<'_, UserMsg>) {
+        let at_once = self.home.bounds().rooms_back_at_once.saturating_sub(told);
         let follows = self.follows(&self.sessions[at]);
         let managed = self.sessions[at].managed.as_mut();
         let Some(managed) = managed.filter(|_| follows) else {
             return;
         };
-        let more = max.min(managed.untold.len());
+        let more = at_once.min(managed.untold.len());
         for room in managed.untold.drain(..more).collect::<Vec<_>>() {
             self.is_back_in(at, &room, cx);
         }

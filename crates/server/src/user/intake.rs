@@ -13,7 +13,6 @@ use super::barrier::Effect;
 use super::own::OwnMsg;
 use super::{Phase, User};
 use crate::address;
-use crate::limits::PARKED_MAX;
 use crate::message::{Delivery, UserMsg};
 
 /// Up to where a sender's messages were taken, as the store says.
@@ -86,9 +85,10 @@ impl User {
 
     /// Keeps a message until the store has said what was taken from its sender.
     fn park(&mut self, peer: u64, delivery: &Delivery, cx: &mut Context<'_, UserMsg>) {
+        let parked_max = self.home.bounds().parked_max;
         let parked = &mut self.log().parked;
         let is_asked = parked.iter().any(|(waiting, _)| *waiting == peer);
-        if parked.len() >= PARKED_MAX {
+        if parked.len() >= parked_max {
             let from = sender_of(delivery);
             return self.refuse(&from, delivery.source, Refusal::Full, None, cx);
         }

@@ -25,7 +25,6 @@ use super::outbox::{self, Outbox};
 use super::owed::Owed;
 use super::recover;
 use crate::home::Home;
-use crate::limits::{MARKS_FORGET_EVERY, MARKS_KEPT, ORIGIN_WINDOW};
 use crate::message::{Delivery, UserMsg};
 
 /// Absent from users in whose log there never was anything.
@@ -301,7 +300,7 @@ impl User {
     /// What became of this message if the user sent it before (XEP-0359), as far as that is
     /// remembered.
     pub(super) fn sent_before(&self, origin: u64, now: Timestamp) -> Option<Before> {
-        let not_before = now.as_millis() - ORIGIN_WINDOW.as_millis() as i64;
+        let not_before = now.as_millis() - self.home.bounds().origin_window.as_millis() as i64;
         let is_off = stdx::bugs::is("dedup_off");
         let log = self.log.as_ref().filter(|_| !is_off)?;
         let recognition = &log.windows.recognition;
@@ -416,15 +415,17 @@ impl User {
     /// Marks of senders that are older than anybody needs them go.
     fn forget_old_marks(&mut self, cx: &mut Context<'_, UserMsg>) {
         let (now, wall) = (cx.now(), cx.wall().as_millis());
+        let bounds = self.home.bounds();
+        let (kept, every) = (bounds.marks_kept, bounds.marks_forgotten_every);
         let log = self.log();
-        let is_recent = |at: Moment| now.saturating_since(at) < MARKS_FORGET_EVERY;
+        let is_recent = |at: Moment| now.saturating_since(at) < every;
         if !log.windows.has_older_marks || log.marks_forgotten.is_some_and(is_recent) {
             return;
         }
         log.marks_forgotten = Some(now);
         self.record(Record::MarksForget {
             user: String::from(&*self.name),
-            before: wall - MARKS_KEPT.as_millis() as i64,
+            before: wall - kept.as_millis() as i64,
         });
     }
 

@@ -29,7 +29,6 @@ use super::own::OwnMsg;
 use super::recover::Stored;
 use super::{Phase, User};
 use crate::address;
-use crate::limits::MEMBER_PAGES_AT_ONCE;
 use crate::message::UserMsg;
 
 /// One room.
@@ -593,7 +592,8 @@ impl User {
         let rooms = self.log.iter().flat_map(|log| &log.members.rooms);
         let readers = rooms.filter_map(|own| own.reader.as_ref());
         let asked = readers.filter(|reader| matches!(reader.state, State::Asked { .. }));
-        MEMBER_PAGES_AT_ONCE.saturating_sub(asked.count())
+        let at_once = self.home.bounds().member_pages_at_once;
+        at_once.saturating_sub(asked.count())
     }
 
     /// Asks rooms for what sessions without stream management are behind with. True if some have

@@ -91,6 +91,7 @@ pub(crate) fn options(shards: u16, hand_over: bool) -> Options {
         traced_max: server::options::TRACED_MAX,
         web: Web::default(),
         mailboxes: server::options::Mailboxes::default(),
+        waking: server::options::Waking::default(),
         wire: server::options::Wire::default(),
         cluster: None,
         joined: server::options::Joined::default(),
