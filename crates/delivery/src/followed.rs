@@ -461,9 +461,11 @@ impl<R: Clone + Eq> Followed<R> {
     }
 
     /// An append failed, and so did everything behind it. To be called once all appends are
-    /// decided, and [`Followed::sent`] for what was written: what is left was not given.
+    /// decided, and [`Followed::sent`] for what was written: what is left was not given. One more
+    /// that fails while nothing is asked for does not prolong that: where some always fail, nothing
+    /// would ever be given.
     pub fn failed(&mut self, now: Moment) {
-        self.failed_at = Some(now);
+        self.failed_at.get_or_insert(now);
         self.take_back();
     }
 

@@ -22,7 +22,8 @@
 //!
 //! The caller performs the effects ([`Outbox::poll_effect`]), calls [`Outbox::handle_timeout`] at
 //! [`Outbox::deadline`], and records [`Outbox::take_changes`] together with, or before, anything
-//! that says more. After an append that failed it makes a new one with [`Outbox::recover`].
+//! that says more. After an append that failed it makes a new one with [`Outbox::recover`], which
+//! rests for a moment ([`Outbox::rest`]).
 
 mod answers;
 mod consumers;
@@ -46,6 +47,9 @@ pub use types::{
     Accept, Changes, Effect, HandOver, Listed, Page, ReadId, Reason, Refusal, Stuck, Waits,
 };
 use window::Window;
+
+/// Parts of the shortest pause in which senders come back that rest at the same time.
+const SPREAD: u32 = 8;
 
 /// How far the handing over of one sender's entries is. `D` names a destination, `E` is what a
 /// recipient says when it refuses for good.
@@ -72,6 +76,8 @@ pub struct Outbox<D: Ord, E> {
     unread: u32,
     /// When the last of them is tried again.
     read_again: Option<Moment>,
+    /// Nothing is done before.
+    rests_until: Option<Moment>,
     last_read: ReadId,
     /// Reads for destinations that lag that are under way.
     own_reads: u32,
@@ -109,6 +115,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
             reading: None,
             unread: 0,
             read_again: None,
+            rests_until: None,
             last_read: ReadId::default(),
             own_reads: 0,
             recorded: mark,
@@ -121,6 +128,17 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
             outbox.read_for(dest);
         }
         outbox
+    }
+
+    /// An append of the machine before this one failed. What is read now may have something to be
+    /// recorded at once, as what comes back has: until the shortest pause between two attempts is
+    /// over nothing is read, or that would be tried again and again without one. Up to twice that,
+    /// as the lives of many senders differ: those whose appends found no room together do not come
+    /// back together. If the machine before rested itself, this one does for no longer.
+    pub fn rest(&mut self, before: &Self, now: Moment) {
+        let spread = (self.attempt.number() >> 32) as u32 % SPREAD;
+        let until = now + self.limits.retry_min + self.limits.retry_min * spread / SPREAD;
+        self.rests_until = before.rests_until.or(Some(until));
     }
 
     /// The last attempt, for the machine that follows this one.
@@ -277,6 +295,9 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
     /// The next thing to do. Whatever is asked for is answered once: by [`Outbox::handle_page`] if
     /// it is a read, after which there may be more to do.
     pub fn poll_effect(&mut self) -> Option<Effect<D, E>> {
+        if self.rests_until.is_some() {
+            return None;
+        }
         if let Some(Effect::Read { dest: Some(_), .. }) = self.effects.front() {
             if self.own_reads >= self.limits.reads_max {
                 return None;

@@ -120,6 +120,8 @@ fn after_an_append_that_failed_nothing_is_asked_for_during_a_pause() {
     let given = session.copy(&ROOM, (place(1), place(0)), Some(count(1)));
     assert_eq!(given, GIVEN);
     session.failed(at(0));
+    // Another one does not prolong it.
+    session.failed(at(3));
     assert_eq!(session.poll_pull(at(4)), None);
     assert_eq!(session.deadline(), Some(at(5)));
     session.handle_timeout(at(4));

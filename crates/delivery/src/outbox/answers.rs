@@ -187,7 +187,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
         let silent = self.window.oldest_at();
         let silent = silent.map(|at| at + self.limits.answer_timeout);
         let lagging = self.lagging.values().filter_map(Lagging::deadline).min();
-        [silent, lagging, self.read_again]
+        [silent, lagging, self.read_again, self.rests_until]
             .into_iter()
             .flatten()
             .min()
@@ -195,6 +195,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
 
     /// Time has passed: silent destinations are given up for now, and others are tried again.
     pub fn handle_timeout(&mut self, now: Moment) {
+        self.rests_until.take_if(|at| *at <= now);
         if self.read_again.is_some_and(|at| at <= now) {
             self.read_again = None;
             self.read_on();

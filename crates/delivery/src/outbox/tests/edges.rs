@@ -52,6 +52,26 @@ fn an_entry_names_the_one_in_front() {
     }
 }
 
+/// After an append that failed nothing is read before the shortest pause is over; another one that
+/// fails meanwhile does not prolong that.
+#[test]
+fn it_rests_after_an_append_that_failed() {
+    let marks = (place(2), place(6));
+    let limits = OutboxLimits::default();
+    let recovered = || Sender::recover(limits, Attempt::default(), marks, 3, [(1, place(3), 1)]);
+    let until = Moment::ZERO + limits.retry_min;
+    let earlier = Moment::ZERO + limits.retry_min / 2;
+    let mut first = recovered();
+    first.rest(&at_rest(0), Moment::ZERO);
+    let mut outbox = recovered();
+    outbox.rest(&first, earlier);
+    assert_eq!(outbox.deadline(), Some(until));
+    outbox.handle_timeout(earlier);
+    assert_eq!(effects(&mut outbox), []);
+    outbox.handle_timeout(until);
+    assert_eq!(effects(&mut outbox).len(), 2);
+}
+
 /// The log is read on while there is more of it, one page at a time, and after a read that failed
 /// not before the pause is over.
 #[test]

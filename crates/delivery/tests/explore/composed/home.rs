@@ -72,7 +72,7 @@ impl State {
         Out::forget_taking(self.of_peer(user));
         let own = &mut self.users[user];
         own.journal.clear();
-        own.out.reload(world.users[user].out.limits);
+        own.out.fail_commits(world.users[user].out.limits);
         own.inbox.fail_commits();
         own.line_up(None);
     }

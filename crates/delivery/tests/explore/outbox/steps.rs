@@ -153,7 +153,7 @@ impl State {
         match step {
             Step::Accept(dest) => self.accept(dest),
             Step::Commit => self.commit(),
-            Step::FailCommit => self.reload(world.limits),
+            Step::FailCommit => self.fail_commits(world.limits),
             Step::DoubtCommit => self.in_doubt(world.limits),
             Step::Record => self.record()?,
             Step::Perform(at) => self.perform(at),

@@ -193,6 +193,19 @@ impl State {
 
     /// The sender's actor reads its state again: what is in memory is gone.
     pub(crate) fn reload(&mut self, limits: OutboxLimits) {
+        self.begin_anew(limits);
+        self.poll();
+    }
+
+    /// The same, of appends that failed.
+    pub(crate) fn fail_commits(&mut self, limits: OutboxLimits) {
+        let before = self.outbox.clone();
+        self.begin_anew(limits);
+        self.outbox.rest(&before, NOW);
+        self.poll();
+    }
+
+    fn begin_anew(&mut self, limits: OutboxLimits) {
         self.appends.clear();
         self.effects.clear();
         let stored = &self.stored;
@@ -213,7 +226,6 @@ impl State {
         let pending = pending.count() as u32;
         let attempt = self.outbox.last_attempt();
         self.outbox = Outbox::recover(limits, attempt, (stored.mark, tail), pending, lagging);
-        self.poll();
     }
 
     fn send(&mut self, dest: Dest, place: Place, over: HandOver) {
