@@ -46,8 +46,7 @@ impl Phone {
             .iter()
             .filter_map(|end| Some(peer.seen.rfind(end)? + end.len()));
         if let Some(end) = ends.max() {
-            let seen: String = peer.seen.drain(..end).collect();
-            self.heard.push_str(&seen);
+            self.heard.extend(peer.seen.drain(..end));
         }
     }
 
@@ -77,12 +76,11 @@ impl Phone {
         self.peer = Some(peer);
     }
 
-    /// It is switched off, and its time is up.
+    /// It goes, and its time is up.
     fn off(mut self, world: &mut World) {
         if self.token.is_some() {
             self.acknowledge();
         }
-        world.work();
         drop(self);
         world.pass(RESUME_TIMEOUT);
         rest(world);
@@ -612,9 +610,13 @@ fn a_full_disk_delays_and_doubles_nothing() {
         assert_eq!(phone.said(&mut world), [0; 0], "{is_managed}");
         world.switches().set_full(false);
         rest(&mut world);
-        assert_eq!(phone.said(&mut world), [1, 2], "{is_managed}");
         say(&mut world, &mut romeo, [3]);
         assert_eq!(phone.said(&mut world), [1, 2, 3], "{is_managed}");
+        world.switches().set_full(true);
+        phone.off(&mut world);
+        world.switches().set_full(false);
+        phone = Phone::on(&mut world, is_managed);
+        assert_eq!(phone.said(&mut world), [0; 0], "{is_managed}");
     }
 }
 
@@ -992,7 +994,7 @@ fn a_mark_is_recorded_every_so_many_places() {
         drop((romeo, juliet));
         world.crash();
         let mut phone = Phone::on(&mut world, false);
-        let again: Vec<usize> = (recorded + 1..=6).collect();
+        let again = Vec::from_iter(recorded + 1..=6);
         assert_eq!(phone.said(&mut world), again, "every {every}");
     }
 }

@@ -403,6 +403,7 @@ impl User {
     /// Records the cursors that moved, if any did.
     pub(super) fn save_progress(&mut self, cx: &mut Context<'_, UserMsg>) {
         self.tell_refusals(cx);
+        self.record_marks_again();
         let progress = self.progress();
         if !progress.is_empty() {
             self.record(Record::LogProgress {

@@ -39,6 +39,10 @@ struct Member {
     recorded: Seq,
     /// Nothing up to here is owed.
     mark: Seq,
+    /// What clients have acknowledged, whether that could be recorded or not.
+    acked: Seq,
+    /// The record of that was refused: it is recorded with what is recorded next.
+    is_owed: bool,
     /// A session of the account was in the room when it was looked at last.
     had_occupant: bool,
     /// How far sessions without stream management are; absent while none of them takes messages.
@@ -87,6 +91,8 @@ impl Member {
             room,
             recorded: mark,
             mark,
+            acked: 0,
+            is_owed: false,
             had_occupant: false,
             reader: None,
         }
@@ -125,11 +131,23 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// What the store has takes the place of what was known.
+    /// What the store has takes the place of what was known, but for what clients acknowledged.
     pub(super) fn renew(&mut self, stored: &Stored) {
-        let rooms = stored.member_rooms.iter();
-        let rooms = rooms.map(|(room, mark)| Member::new(Name::from(&**room), *mark));
+        let before = std::mem::take(&mut self.rooms);
+        let rooms = stored.member_rooms.iter().map(|(room, mark)| {
+            let mut own = Member::new(Name::from(&**room), *mark);
+            let known = before.iter().find(|known| known.room == own.room);
+            own.acked = known.map_or(0, |known| known.acked);
+            own.mark = own.acked.max(*mark);
+            own.is_owed = own.mark > own.recorded;
+            own
+        });
         self.rooms = rooms.collect();
+    }
+
+    /// Whether a mark could not be recorded.
+    pub(super) fn owes(&self) -> bool {
+        self.rooms.iter().any(|own| own.is_owed)
     }
 
     fn position(&self, room: &str) -> Option<usize> {
@@ -138,7 +156,7 @@ impl Members {
 
     /// An append failed: what the store has of it is about to come.
     pub(super) fn failed(&mut self, now: Moment) {
-        self.failed_at = Some(now);
+        self.failed_at.get_or_insert(now);
     }
 
     /// Rooms that have not answered are asked again, and all after an append that failed.
@@ -203,6 +221,7 @@ impl User {
         let members = &mut self.log().members;
         let may_wait = ahead > 1 && members.failed_at.is_some();
         let own = &mut members.rooms[at];
+        own.acked = own.acked.max(acked);
         own.mark = own.mark.max(acked);
         if !may_wait && own.mark >= own.recorded + ahead {
             self.record_mark(at);
@@ -213,6 +232,15 @@ impl User {
     pub(super) fn record_member_marks(&mut self) {
         for at in 0..self.log().members.rooms.len() {
             self.note_mark(at, 1);
+        }
+    }
+
+    /// Records the marks that could not be.
+    pub(super) fn record_marks_again(&mut self) {
+        for at in 0..self.log().members.rooms.len() {
+            if self.log().members.rooms[at].is_owed {
+                self.record_mark(at);
+            }
         }
     }
 
@@ -229,7 +257,7 @@ impl User {
 
     fn record_mark(&mut self, at: usize) {
         let own = &mut self.log().members.rooms[at];
-        own.recorded = own.mark;
+        (own.recorded, own.is_owed) = (own.mark, false);
         let (room, through) = (String::from(&*own.room), own.mark);
         self.record(Record::MemberRoomPut {
             user: String::from(&*self.name),

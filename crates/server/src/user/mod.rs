@@ -51,7 +51,7 @@ use std::mem;
 use std::rc::Rc;
 
 use actor::{Actor, Context, Leave, Mail, Name};
-use delivery::Refusal;
+use delivery::{InboxEffect as Step, Refusal};
 use net::ConnRef;
 use store::ArchivePrefs;
 use telemetry::{Counter, Gauge};
@@ -356,7 +356,7 @@ impl User {
         }
         let before = self.log.take();
         let windows = windows.unwrap_or_default();
-        let outbox = outbox::recover(&self.home, &head, &windows, stored.outgoing());
+        let mut outbox = outbox::recover(&self.home, &head, &windows, stored.outgoing());
         let Some(mut before) = before else {
             let inbox = stored.inbox(&self.home, &windows);
             let next_session = stored.state.sessions.next_number;
@@ -375,11 +375,16 @@ impl User {
                 rooms.failed(cx.now());
             }
         }
+        outbox.rest(&before.outbox, cx.now());
         let parked = mem::take(&mut before.parked);
         let mut log = before.again(head, windows, outbox, cx.now());
         log.members.failed(cx.now());
         log.members.renew(stored);
+        let owes_marks = log.members.owes();
         self.log = Some(Box::new(log));
+        if owes_marks {
+            self.progress_is_due(cx);
+        }
         self.refuse_parked(parked, cx);
     }
 
@@ -479,6 +484,13 @@ impl User {
         let mut waiting: Vec<ConnRef> = effects.filter_map(Effect::awaited_by).collect();
         let managed = self.sessions.iter().filter_map(|s| s.managed.as_ref());
         waiting.extend(managed.filter_map(|managed| managed.resuming()));
+        // Nobody was told of this yet if the user is being read.
+        let log = &mut self.log;
+        let steps = std::iter::from_fn(|| log.as_mut()?.inbox.poll_effect());
+        waiting.extend(steps.filter_map(|step| match step {
+            Step::Fail { link, .. } | Step::Cut(link) => Some(link),
+            Step::Read { .. } | Step::ReadAgain { .. } => None,
+        }));
         for conn in waiting {
             self.end_waiting(conn, cx);
         }
