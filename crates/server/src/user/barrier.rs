@@ -389,6 +389,8 @@ struct Queue {
     /// Of all of them.
     effects: usize,
     bytes: usize,
+    /// An append failed that is not among them any more, or never was.
+    has_failed: bool,
 }
 
 /// Memory of what waited and has left, for what waits next on the same shard: a user who records
@@ -411,7 +413,8 @@ impl Spares {
         self.queues.borrow_mut().pop().unwrap_or_default()
     }
 
-    fn keep(&self, queue: Box<Queue>) {
+    fn keep(&self, mut queue: Box<Queue>) {
+        queue.has_failed = false;
         let mut queues = self.queues.borrow_mut();
         if queues.len() < SPARES_MAX && queue.appends.capacity() <= SPARE_LEN_MAX {
             queues.push(queue);
@@ -448,6 +451,18 @@ impl Barrier {
     /// Whether effects may leave at once.
     pub(super) fn is_open(&self) -> bool {
         self.len() == 0
+    }
+
+    /// An append has failed.
+    pub(super) fn fail(&mut self) {
+        if let Some(queue) = &mut self.waiting {
+            queue.has_failed = true;
+        }
+    }
+
+    /// Whether one has failed, and what was handed over before that was known is not decided yet.
+    pub(super) fn has_failed(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|queue| queue.has_failed)
     }
 
     /// Whether so much waits that new stanzas should wait in the mailbox.

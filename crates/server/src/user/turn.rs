@@ -102,7 +102,12 @@ impl User {
         let ticket = self.home.journal.next_ticket();
         let range = self.range();
         let journal = &self.home.journal;
-        match journal.append(cx, range, self.barrier.tenure, records, ticket) {
+        let appended = match self.barrier.has_failed() {
+            // Behind one that failed nothing is done, although there may be room for it by now.
+            true => Err(AppendError::Busy),
+            false => journal.append(cx, range, self.barrier.tenure, records, ticket),
+        };
+        match appended {
             Ok(()) => {
                 let append = Append::new(ticket, origin, effects).rewriting(rewrites);
                 self.barrier.push(append, &self.home.spares);
@@ -250,6 +255,7 @@ impl User {
         cx.hold();
         self.stale = true;
         self.failures += 1;
+        self.barrier.fail();
         for managed in self.sessions.iter_mut().filter_map(|s| s.managed.as_mut()) {
             managed.not_recorded();
         }
