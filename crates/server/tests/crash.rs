@@ -18,6 +18,11 @@ const JULIET: &str = "juliet@localhost";
 
 const PING: &str = "<iq type='get' id='p' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>";
 
+/// A request for copies.
+fn carbons(id: &str) -> String {
+    format!("<iq type='set' id='{id}'><enable xmlns='urn:xmpp:carbons:2'/></iq>")
+}
+
 fn world() -> World {
     world_with(|_| ())
 }
@@ -400,6 +405,62 @@ fn an_adoption_that_is_not_recorded_begins_anew() {
         assert_eq!(bodies(&juliet.sync(&mut world)), [3], "{refused_at}");
     }
     assert!(refused > 1, "{refused} changes were refused");
+}
+
+/// Goal: a client whose resumption could not be recorded is told so even if the actor crashes before
+/// it has said that, while the account is read again. It heard nothing until its login was over.
+#[test]
+fn a_client_that_could_not_resume_hears_of_a_crash() {
+    let mut world = world();
+    let (lost, token) = online(&mut world, "juliet");
+    drop(lost);
+    let mut juliet = world.connect("juliet");
+    world.hold();
+    juliet.resume(&token, 0);
+    world.work();
+    world.node().set_late_reads(true);
+    world.node().stall_reads(true);
+    world.refuse_one();
+    world.let_go();
+    world.work();
+    assert!(!juliet.read(), "{}", juliet.seen);
+    crash(&mut world, JULIET);
+    world.node().stall_reads(false);
+    world.node().set_late_reads(false);
+    juliet.expect(&mut world, "<internal-server-error");
+    let mut juliet = world.connect("juliet");
+    juliet.resume(&token, 0);
+    juliet.expect(&mut world, "<resumed");
+}
+
+/// Goal: a client that wants once more what could not be recorded is not told that it has it before
+/// that is recorded: a crash would forget it.
+#[test]
+fn what_could_not_be_recorded_is_recorded_before_it_is_confirmed() {
+    for is_decided in [true, false] {
+        let mut world = world();
+        let (mut romeo, _) = online(&mut world, "romeo");
+        let (mut juliet, _) = online(&mut world, "juliet");
+        world.hold();
+        juliet.send(&carbons("first"));
+        world.work();
+        if is_decided {
+            world.refuse_one();
+            let refusal = juliet.expect(&mut world, "</iq>");
+            assert!(refusal.contains("<resource-constraint"), "{refusal}");
+        }
+        juliet.send(&carbons("again"));
+        world.work();
+        while juliet.read() {}
+        assert!(!juliet.seen.contains("id='again'"), "{}", juliet.seen);
+        world.let_go();
+        juliet.expect(&mut world, "id='again'");
+        crash(&mut world, JULIET);
+        let mut other = world.login("juliet", "other");
+        other.send(&message(ROMEO, 7));
+        assert_eq!(bodies(&romeo.expect(&mut world, "<body>7</body>")), [7]);
+        assert_eq!(bodies(&juliet.expect(&mut world, "<body>7</body>")), [7]);
+    }
 }
 
 /// Goal: what was sent before stanzas are counted, in one piece with the request for that, is not

@@ -117,7 +117,19 @@ impl User {
         }
     }
 
-    /// Changes what a session wants, and records that if it has changed.
+    /// Whether what a session says of itself is in no record yet: that was refused, or is not
+    /// decided.
+    fn is_unsaved(&self, at: usize) -> bool {
+        self.sessions[at].managed.as_ref().is_some_and(|managed| {
+            let is_it = |effect: &Effect| {
+                matches!(effect, Effect::Saved(number) if *number == managed.number)
+            };
+            managed.is_unsaved || self.barrier.effects().any(is_it)
+        })
+    }
+
+    /// Changes what a session wants, and records that if it has changed; also if it has not, but is
+    /// not recorded yet: its client is about to hear that it is done.
     pub(crate) fn change_session(
         &mut self,
         conn: Option<ConnRef>,
@@ -127,7 +139,7 @@ impl User {
         let Some(at) = sessions.position(|session| Some(session.conn) == conn) else {
             return;
         };
-        if change(&mut self.sessions[at]) {
+        if change(&mut self.sessions[at]) || self.is_unsaved(at) {
             self.save_session(at);
         }
     }
