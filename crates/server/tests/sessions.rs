@@ -560,6 +560,34 @@ fn an_account_that_is_removed_and_made_again_has_nothing_of_before() {
     }
 }
 
+/// An answer waits in the mailbox, behind a commit, for longer than a client has to give one: she
+/// was cut off as if she were silent.
+#[test]
+fn who_could_not_be_heard_is_not_silent() {
+    const TIME: Duration = Duration::from_secs(10);
+    let mut world = World::with(|options| {
+        options.delivery.ack_timeout = TIME;
+        options.limits.idle_ping = 100 * TIME;
+        options.commits.barrier_appends_max = 1;
+    });
+    let (mut juliet, _) = world.login_managed("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    let mut romeo = world.login("romeo", "orchard");
+    romeo.say("juliet@localhost", "1");
+    juliet.wait_for_question(&mut world).expect("she is asked");
+    world.hold();
+    juliet.send(ROSTER_SET);
+    juliet.send(&format!("<a {SM} h='2'/>"));
+    for _ in 0..30 {
+        world.pass(TIME / 10);
+    }
+    world.let_go();
+    for _ in 0..30 {
+        world.pass(TIME / 10);
+    }
+    assert!(!juliet.sync(&mut world).contains("stream:error"));
+}
+
 /// XEP-0198 section 4: who does not answer `<r/>` was asked again each second, which kept the radio
 /// of a phone awake for a minute.
 #[test]

@@ -233,13 +233,14 @@ impl User {
         for at in 0..self.sessions.len() {
             let conn = self.sessions[at].conn;
             let is_waited_for = self.is_waited_for(at);
+            let is_silent = self.is_silent(at, cx);
             let Some(managed) = &mut self.sessions[at].managed else {
                 continue;
             };
             let Some(link) = managed.attached() else {
                 continue;
             };
-            if managed.out.is_overdue(now, timeout) {
+            if is_silent {
                 cx.stats().count(Counter::LinksSilent);
                 self.detach(at, cx);
                 let _ = self
@@ -270,6 +271,20 @@ impl User {
         if goes_on {
             self.progress_is_due(cx);
         }
+    }
+
+    /// Whether the client of a session has owed an answer for too long. Nobody is silent while what
+    /// he says waits in a mailbox that is held.
+    fn is_silent(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) -> bool {
+        let (timeout, now) = (self.home.options.delivery.ack_timeout, cx.now());
+        let mut managed = self.sessions[at].managed.as_mut();
+        let overdue = managed.take_if(|own| own.out.is_overdue(now, timeout));
+        let Some(managed) = overdue else { return false };
+        if cx.is_held() {
+            managed.out.was_held_up(now);
+            return false;
+        }
+        true
     }
 
     // ---- Writing -------------------------------------------------------------------------------

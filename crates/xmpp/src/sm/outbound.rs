@@ -472,6 +472,13 @@ impl Outbound {
         }
     }
 
+    /// What the client says was not heard until now: its time begins anew.
+    pub fn was_held_up(&mut self, now: Moment) {
+        if self.asked_since().is_some() {
+            (self.asked_at, self.heard_after) = (now, 0);
+        }
+    }
+
     /// Since when the client owes an answer.
     pub fn asked_since(&self) -> Option<Moment> {
         (self.asked_at != Moment::FAR).then_some(self.asked_at)
