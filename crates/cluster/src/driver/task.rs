@@ -82,8 +82,6 @@ pub(super) struct Task {
     is_loading: bool,
     /// Snapshots in a row that could not be loaded.
     loads_failed: u32,
-    /// The store refused a write: it is tried again after a while.
-    has_refused: bool,
     /// It has had everything that the stream's leader had.
     has_caught_up: bool,
     ticks: u32,
@@ -120,7 +118,6 @@ impl Task {
             needs_snapshot: false,
             is_loading: false,
             loads_failed: 0,
-            has_refused: false,
             has_caught_up: false,
             ticks: 0,
             moved: (0, 0),
@@ -272,11 +269,15 @@ impl Task {
     /// The copy goes on from where the store stands.
     fn goes_on(&mut self, follower: &mut Follower) {
         self.messages = None;
-        self.has_refused = false;
         let mut shown = lock(&self.parts.progress);
         (shown.is_stuck, shown.has_refused) = (false, false);
         drop(shown);
         self.member.on_snapshot(follower);
+    }
+
+    /// The store refused a write, which no snapshot helps: it is tried again after a while.
+    fn has_refused(&self) -> bool {
+        self.member.is_stuck() && !self.needs_snapshot
     }
 
     /// A store that refused a write may take one now: its disk has room again, or was away for a
@@ -356,7 +357,7 @@ impl Task {
         }
         if self.needs_snapshot {
             self.load();
-        } else if self.has_refused {
+        } else if self.has_refused() {
             if self.retry_in == 0 {
                 self.heal().await;
             }
@@ -460,14 +461,14 @@ impl Task {
                     tell(&self.parts, Event::Diverged(stream, divergence));
                 }
                 Effect::Stuck(error) => {
-                    self.has_refused = matches!(error, ReplicaError::Store(_));
-                    self.needs_snapshot = !self.has_refused;
-                    self.retry_in = match self.has_refused {
+                    let has_refused = matches!(error, ReplicaError::Store(_));
+                    self.needs_snapshot = !has_refused;
+                    self.retry_in = match has_refused {
                         true => TICKS_PER_HEAL,
                         false => 0,
                     };
                     let mut shown = lock(&self.parts.progress);
-                    (shown.is_stuck, shown.has_refused) = (true, self.has_refused);
+                    (shown.is_stuck, shown.has_refused) = (true, has_refused);
                     drop(shown);
                     tell(&self.parts, Event::Stuck(stream, error.to_string()));
                 }
