@@ -198,6 +198,34 @@ fn draw_pauses(commits: &mut Commits, seed: u64) {
     commits.busy_retry = any([1, 5, 500]);
 }
 
+/// How many appends wait for the one that is under way; what comes beyond is refused at once. Where
+/// a sender may be refused, and in a third of those.
+fn draw_backlog(commits: &mut Commits, seed: u64) {
+    if !may_refuse(seed) || seed / 8 % 3 != 2 {
+        return;
+    }
+    let mut rng = Rng::with_seed(!seed.rotate_left(24));
+    // What goes on with three sessions at once appends three times.
+    commits.backlog_appends_max = [4, 8, 32][rng.usize(..3)];
+}
+
+/// What is done at a time at a start and of rooms, and how much of strangers' waits to be looked
+/// up: in every other four schedules.
+fn draw_walks(options: &mut Options, seed: u64) {
+    if !(seed / 4).is_multiple_of(2) {
+        return;
+    }
+    let mut rng = Rng::with_seed(!seed.rotate_left(8));
+    let mut any = |usual: usize| [1, 2, usual][rng.usize(..3)];
+    let limits = &mut options.delivery.limits;
+    limits.parked_max = any(limits.parked_max);
+    limits.rooms_back_at_once = any(limits.rooms_back_at_once);
+    limits.member_pages_at_once = any(limits.member_pages_at_once);
+    options.waking.page = any(options.waking.page);
+    // It is real time that passes.
+    options.waking.pace = Duration::ZERO;
+}
+
 /// When a busy range is paused, and for how long.
 fn draw_moves(seed: u64) -> Moves {
     let mut rng = Rng::with_seed(!seed.rotate_left(32));
@@ -226,6 +254,8 @@ impl Inside {
             options.commits = draw_commits(&mut rng);
         }
         draw_pauses(&mut options.commits, seed);
+        draw_backlog(&mut options.commits, seed);
+        draw_walks(&mut options, seed);
         options.wire.through_bytes = goes_through_bytes(seed);
         options.moves = draw_moves(seed);
         let others = Bystanders::new(seed);
@@ -452,6 +482,11 @@ impl Host for Inside {
                 sim.heal();
             }
         }
+    }
+
+    fn leave_alone(&mut self) {
+        // A page that is asked for anew after each move would have no end.
+        self.moves = None;
     }
 
     fn crash(&mut self, survivors: &mut dyn FnMut(usize) -> usize) -> Result<(), String> {

@@ -406,7 +406,7 @@ impl Bystanders {
         let mut passed = Duration::ZERO;
         let mut late = self.late(&store);
         while !late.is_empty() && passed < SETTLE {
-            let step = Duration::from_millis(250);
+            let step = Duration::from_millis(50);
             clock.advance(step);
             passed += step;
             sim.work().expect("work");

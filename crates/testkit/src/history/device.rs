@@ -150,6 +150,8 @@ pub(super) struct Device {
     query: Option<Query>,
     queries: u32,
     wants_catch_up: bool,
+    /// What the session wants was refused.
+    wants_set_up: bool,
     /// Acknowledgements that the server asked for.
     requests: u32,
     /// Nothing is read before this step.
@@ -177,6 +179,7 @@ impl Device {
             query: None,
             queries: 0,
             wants_catch_up: false,
+            wants_set_up: false,
             requests: 0,
             stalled_until: 0,
             sent_to: None,
@@ -228,6 +231,7 @@ impl Device {
             && self.is_settled_in_room()
             && self.query.is_none()
             && !self.wants_catch_up
+            && !self.wants_set_up
             && self.is_all_acknowledged()
     }
 
@@ -605,11 +609,22 @@ impl Device {
     /// Says who it is and what it wants, and asks for what it missed.
     fn set_up(&mut self, shared: &mut Shared<'_>) {
         self.phase = Phase::Ready;
+        self.wants_set_up = false;
         if self.plan.has_carbons {
             self.send(ENABLE_CARBONS.to_owned(), None, shared);
         }
         self.send(PRESENCE.to_owned(), None, shared);
         self.wants_catch_up = true;
+    }
+
+    /// What the session wants was refused, while the disk was bad or too much waited: it is said
+    /// again, and until then others' messages may pass it by.
+    fn is_not_set_up(&mut self, shared: &mut Shared<'_>) {
+        let Some(session) = &self.session else { return };
+        self.wants_set_up = true;
+        shared.history.chains[session.chain].live_from = None;
+        let note = "is refused what its session wants";
+        shared.history.note(&self.name, note);
     }
 
     fn give_up(&mut self, what: &str, element: Element<'_>, shared: &mut Shared<'_>) {
@@ -669,6 +684,9 @@ impl Device {
     pub(super) fn work(&mut self, shared: &mut Shared<'_>) {
         if !self.is_ready() {
             return;
+        }
+        if self.wants_set_up {
+            self.set_up(shared);
         }
         let mut sent = Vec::new();
         while let Some(number) = self.outbox.pop_front() {

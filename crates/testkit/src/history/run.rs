@@ -627,6 +627,9 @@ impl Rig {
         if self.history.violations.len() > before {
             return self.history.violations.clone();
         }
+        if let Some(host) = self.server.inside() {
+            host.leave_alone();
+        }
         // What is under way between two users may still need a moment.
         let deadline = self.now() + AGREE_TIMEOUT;
         let mut findings = loop {
@@ -761,7 +764,8 @@ impl Rig {
             });
         }
         self.await_queries(deadline)?;
-        let is_open = |device: &Device| !device.is_settled();
+        // One that lost its link meanwhile comes back for the next look.
+        let is_open = |device: &Device| device.is_connected() && !device.is_settled();
         while self.devices.iter().any(is_open) && self.now() < deadline {
             self.pump(ASK_EVERY)?;
             for device in 0..self.devices.len() {

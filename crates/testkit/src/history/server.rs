@@ -164,6 +164,9 @@ pub trait Host {
     /// From now on commits fail now and then, or none does any more.
     fn set_failing(&mut self, is_failing: bool);
 
+    /// Everybody is back: from now on nothing is done to it, so that what is asked for has an end.
+    fn leave_alone(&mut self);
+
     /// The machine loses power. Of so many changes that were not synced the first few survive.
     ///
     /// # Errors

@@ -28,6 +28,7 @@ impl Device {
             "message" => self.handle_message(element, shared),
             "iq" => self.handle_iq(element, shared),
             "presence" if self.room_presence(element, shared) => {}
+            "presence" if element.attr("type") == Some("error") => self.is_not_set_up(shared),
             _ => {
                 let shown = element.attr("from").unwrap_or_default();
                 let note = format_args!("is shown {shown}");
@@ -227,6 +228,12 @@ impl Device {
             );
             return self.send(answer, None, shared);
         }
+        if id == "carbons" {
+            if element.attr("type") == Some("error") {
+                self.is_not_set_up(shared);
+            }
+            return;
+        }
         if id == "room" {
             return self.configured(element, shared);
         }
@@ -305,7 +312,8 @@ impl Device {
         }
         if let Some(session) = &self.session {
             let chain = &mut shared.history.chains[session.chain];
-            if chain.live_from.is_none() {
+            let is_set_up = !self.wants_set_up && !self.wants_catch_up;
+            if chain.live_from.is_none() && is_set_up {
                 chain.live_from = Some(self.cursor.clone().unwrap_or_default());
             }
         }
