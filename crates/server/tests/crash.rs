@@ -407,8 +407,9 @@ fn an_adoption_that_is_not_recorded_begins_anew() {
     assert!(refused > 1, "{refused} changes were refused");
 }
 
-/// Goal: a client whose resumption could not be recorded is told so even if the actor crashes before
-/// it has said that, while the account is read again. It heard nothing until its login was over.
+/// Goal: a client whose resumption could not be recorded is told so even if the actor crashes
+/// before it has said that, while the account is read again. It heard nothing until its login was
+/// over.
 #[test]
 fn a_client_that_could_not_resume_hears_of_a_crash() {
     let mut world = world();
