@@ -76,7 +76,7 @@ pub struct Outbox<D: Ord, E> {
     unread: u32,
     /// When the last of them is tried again.
     read_again: Option<Moment>,
-    /// Nothing is done before.
+    /// Nothing is read before.
     rests_until: Option<Moment>,
     last_read: ReadId,
     /// Reads for destinations that lag that are under way.
@@ -139,6 +139,11 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
         let spread = (self.attempt.number() >> 32) as u32 % SPREAD;
         let until = now + self.limits.retry_min + self.limits.retry_min * spread / SPREAD;
         self.rests_until = before.rests_until.or(Some(until));
+    }
+
+    /// Whether it does. For explorations.
+    pub fn rests(&self) -> bool {
+        self.rests_until.is_some()
     }
 
     /// The last attempt, for the machine that follows this one.

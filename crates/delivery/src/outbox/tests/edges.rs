@@ -70,6 +70,11 @@ fn it_rests_after_an_append_that_failed() {
     assert_eq!(effects(&mut outbox), []);
     outbox.handle_timeout(until);
     assert_eq!(effects(&mut outbox).len(), 2);
+    // In other lives by up to as much later.
+    let life = Attempt::new(7 << 32);
+    let mut other = Sender::recover(limits, life, marks, 0, []);
+    other.rest(&at_rest(0), Moment::ZERO);
+    assert_eq!(other.deadline(), Some(until + limits.retry_min * 7 / 8));
 }
 
 /// The log is read on while there is more of it, one page at a time, and after a read that failed

@@ -74,7 +74,9 @@ impl World {
             }
         }
         let is_due = state.outbox.deadline().is_some();
-        if is_due && (can(left.silences) || World::is_idle(state)) {
+        // The pause after a failure is over before or after whatever else happens.
+        let rests = state.outbox.rests();
+        if is_due && (rests || can(left.silences) || World::is_idle(state)) {
             steps.push(Step::TimeOut);
         }
         if can(left.kills) && !state.stored.entries.is_empty() {
@@ -160,7 +162,9 @@ impl State {
             Step::FailRead(at) => self.fail_read(at),
             Step::TimeOut => {
                 // With none left it comes only when nothing else can happen.
-                self.left.silences = self.left.silences.saturating_sub(1);
+                if !self.outbox.rests() {
+                    self.left.silences = self.left.silences.saturating_sub(1);
+                }
                 self.outbox.handle_timeout(NOW);
             }
             Step::Drop(dest) => {
