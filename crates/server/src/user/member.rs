@@ -41,7 +41,10 @@ struct Member {
     mark: Seq,
     /// What clients have acknowledged, whether that could be recorded or not.
     acked: Seq,
-    /// The record of that was refused: it is recorded with what is recorded next.
+    /// The furthest mark at which a session began to read: up to there it was given nothing, and a
+    /// mark may have been taken back since.
+    begun: Seq,
+    /// The record of what was acknowledged was refused: it is recorded again soon.
     is_owed: bool,
     /// A session of the account was in the room when it was looked at last.
     had_occupant: bool,
@@ -92,6 +95,7 @@ impl Member {
             recorded: mark,
             mark,
             acked: 0,
+            begun: 0,
             is_owed: false,
             had_occupant: false,
             reader: None,
@@ -137,7 +141,7 @@ impl Members {
         let rooms = stored.member_rooms.iter().map(|(room, mark)| {
             let mut own = Member::new(Name::from(&**room), *mark);
             let known = before.iter().find(|known| known.room == own.room);
-            own.acked = known.map_or(0, |known| known.acked);
+            (own.acked, own.begun) = known.map_or((0, 0), |known| (known.acked, known.begun));
             own.mark = own.acked.max(*mark);
             own.is_owed = own.mark > own.recorded;
             own
@@ -221,7 +225,9 @@ impl User {
         let members = &mut self.log().members;
         let may_wait = ahead > 1 && members.failed_at.is_some();
         let own = &mut members.rooms[at];
-        own.acked = own.acked.max(acked);
+        if acked > own.begun {
+            own.acked = own.acked.max(acked);
+        }
         own.mark = own.mark.max(acked);
         if !may_wait && own.mark >= own.recorded + ahead {
             self.record_mark(at);
@@ -554,6 +560,7 @@ impl User {
     /// Sessions with stream management begin to read at the mark. What one in the room had until
     /// now is not given to others.
     fn follow_in_sessions(&mut self, room: &Name, mark: Seq, had_occupant: bool) {
+        let mut has_begun = false;
         for at in 0..self.sessions.len() {
             let session = &self.sessions[at];
             let managed = session.managed.as_ref();
@@ -566,7 +573,12 @@ impl User {
             {
                 let late = u64::from(stdx::bugs::is("member_begins_late"));
                 rooms.follow(Name::clone(room), Place::new(mark + late), false);
+                has_begun = true;
             }
+        }
+        let mut rooms = self.log().members.rooms.iter_mut();
+        if has_begun && let Some(own) = rooms.find(|own| own.room == *room) {
+            own.begun = own.begun.max(mark);
         }
     }
 
