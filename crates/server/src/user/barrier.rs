@@ -618,6 +618,25 @@ mod tests {
     }
 
     #[test]
+    fn behind_an_append_that_failed_others_fail_until_all_are_decided() {
+        let (mut barrier, spares) = (Barrier::default(), &Spares::default());
+        barrier.fail();
+        assert!(!barrier.has_failed(), "nothing waits");
+        let (first, second) = (Ticket(6), Ticket(7));
+        barrier.push(append(first, Vec::new()), spares);
+        barrier.push(append(second, Vec::new()), spares);
+        barrier.fail();
+        barrier.decide(first, true, spares);
+        assert!(barrier.has_failed());
+        barrier.decide(second, false, spares);
+        assert!(!barrier.has_failed());
+        // Its memory is used again, by anybody.
+        let mut other = Barrier::default();
+        other.push(append(first, Vec::new()), spares);
+        assert!(!other.has_failed());
+    }
+
+    #[test]
     fn an_unknown_ticket_changes_nothing() {
         let (mut barrier, spares) = (Barrier::default(), &Spares::default());
         let ticket = Ticket(4);
