@@ -139,8 +139,8 @@ impl Default for Mailboxes {
 pub struct Waking {
     /// Users that are read at a time; at least 1.
     pub page: usize,
-    /// Pause between two pages, which leaves others room, and before a user is told again whose
-    /// shard has no room for that.
+    /// Pause between two pages, which leaves others room; before a user is told again whose shard
+    /// has no room for that; and until the last of them count as loaded.
     pub pace: Duration,
     /// Pause before a page that could not be read is read again.
     pub retry: Duration,

@@ -34,8 +34,9 @@ pub(crate) fn wake(
 ) {
     let mut after: Option<String> = None;
     let mut woken = 0u64;
+    let page_max = bounds.page.max(1);
     loop {
-        let page = match store.awake(after.as_deref(), bounds.page) {
+        let page = match store.awake(after.as_deref(), page_max) {
             Ok(page) => page,
             Err(error @ StoreError::Corrupt(_)) => {
                 tracing::error!(%error, "whose sessions can be resumed is damaged: who is behind \
@@ -56,7 +57,7 @@ pub(crate) fn wake(
             }
         }
         woken += page.len() as u64;
-        if page.len() < bounds.page || is_over() {
+        if page.len() < page_max || is_over() {
             break;
         }
         after = page.last().cloned();

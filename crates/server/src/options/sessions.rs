@@ -233,6 +233,10 @@ impl Delivery {
             ),
             (!pages.contains(&0), "a page and a read have room"),
             (
+                limits.rooms_back_at_once > 0 && limits.member_pages_at_once > 0,
+                "rooms are told and asked at some time",
+            ),
+            (
                 pages
                     .iter()
                     .all(|page| *page <= store::limits::LOG_READ_MAX),
@@ -290,6 +294,11 @@ mod tests {
             ..default
         };
         assert!(delivery(1, without_pages).check().is_err());
+        let nobody_at_once = DeliveryLimits {
+            rooms_back_at_once: 0,
+            ..default
+        };
+        assert!(delivery(1, nobody_at_once).check().is_err());
         let more_than_a_read = DeliveryLimits {
             read_entries: store::limits::LOG_READ_MAX + 1,
             ..default
