@@ -205,12 +205,14 @@ fn draw_backlog(commits: &mut Commits, seed: u64) {
         return;
     }
     let mut rng = Rng::with_seed(!seed.rotate_left(24));
-    // What goes on with three sessions at once appends three times.
+    // A user with three sessions, all of which outlive a crash of his actor, appends for each of
+    // them at once: with less room one would always be refused, and all would begin anew.
     commits.backlog_appends_max = [4, 8, 32][rng.usize(..3)];
 }
 
-/// What is done at a time at a start and of rooms, and how much of strangers' waits to be looked
-/// up: in every other four schedules.
+/// How many are dealt with at a time: users at a start, rooms of a client that is back, rooms of a
+/// member, and messages that wait for the store to say what was taken from their sender. In every
+/// other four schedules.
 fn draw_walks(options: &mut Options, seed: u64) {
     if !(seed / 4).is_multiple_of(2) {
         return;
