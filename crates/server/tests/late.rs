@@ -56,8 +56,10 @@ fn a_page_of_before_is_not_taken_for_one_of_now() {
     world.read_now(0);
     world.disk.faults().fail_reads(0);
     assert_eq!(world.node().stall_reads(true), 2);
-    // Romeo is back, and asks for all that waits. Then comes what he asked for before.
+    // Romeo is back, and asks for all that waits, after a pause. Then comes what he asked for
+    // before.
     world.read_now(1);
+    world.pass(Duration::from_millis(500));
     assert_eq!(world.node().stall_reads(true), 2);
     world.read_now(0);
 
@@ -137,6 +139,8 @@ fn a_page_of_a_room_of_before_is_not_taken_for_one_of_now() {
     world.let_one_go();
     world.let_one_go();
     world.refuse();
+    // What his messages wait for is read.
+    world.pass(Duration::from_millis(500));
     romeo.lose_link();
     let mut again = world.connect("juliet");
     world.node().set_late_reads(true);
