@@ -56,11 +56,11 @@ fn a_page_of_before_is_not_taken_for_one_of_now() {
     world.read_now(0);
     world.disk.faults().fail_reads(0);
     assert_eq!(world.node().stall_reads(true), 2);
-    // Romeo is back, and asks for all that waits, after a pause. Then comes what he asked for
-    // before.
+    // Romeo is back, and asks for all that waits, after a pause in which the nurse is tried again.
+    // Then comes what he asked for before.
     world.read_now(1);
     world.pass(Duration::from_millis(500));
-    assert_eq!(world.node().stall_reads(true), 2);
+    assert_eq!(world.node().stall_reads(true), 3);
     world.read_now(0);
 
     world.node().stall_reads(false);
