@@ -136,7 +136,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
     /// as the lives of many senders differ: those whose appends found no room together do not come
     /// back together. If the machine before rested itself, this one does for no longer.
     pub fn rest(&mut self, before: &Self, now: Moment) {
-        let spread = (self.attempt.number() >> 32) as u32 % SPREAD;
+        let spread = self.attempt.life() as u32 % SPREAD;
         let until = now + self.limits.retry_min + self.limits.retry_min * spread / SPREAD;
         self.rests_until = before.rests_until.or(Some(until));
     }

@@ -39,9 +39,23 @@ impl fmt::Display for Place {
 pub struct Attempt(u64);
 
 impl Attempt {
+    /// Each machine has so many attempts of its own, as a power of two.
+    const LIFE_BITS: u32 = 32;
+
     /// The attempt with this number.
     pub const fn new(number: u64) -> Attempt {
         Attempt(number)
+    }
+
+    /// What a machine begins with. An answer to an attempt of an earlier life is taken for none of
+    /// a later one, as long as these have other numbers modulo 2^32.
+    pub const fn of_life(number: u64) -> Attempt {
+        Attempt(number << Attempt::LIFE_BITS)
+    }
+
+    /// The life of the machine that made it.
+    pub const fn life(self) -> u64 {
+        self.0 >> Attempt::LIFE_BITS
     }
 
     /// Its number.

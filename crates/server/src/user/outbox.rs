@@ -30,9 +30,6 @@ use crate::modules::stanza_ids;
 /// Destinations are named by the keyed hash of their address ([`store::SlotKey::peer`]).
 pub(super) type Outbox = delivery::Outbox<u64, StanzaError>;
 
-/// Bits of an attempt behind those that tell outboxes apart.
-const ATTEMPT_BITS: u32 = 32;
-
 /// A read that the outbox asked for.
 pub(crate) enum ToRead {
     /// A page of what is to be handed over.
@@ -81,10 +78,8 @@ pub(super) fn recover(
         Place::new(head.forwarded),
         Place::new(head.last_outgoing.max(head.forwarded)),
     );
-    // Each machine has two to the thirty-second attempts of its own: an answer to one of an earlier
-    // life is taken for no later one.
     let limits = home.options.delivery.outbox;
-    let attempt = Attempt::new(home.next_life() << ATTEMPT_BITS);
+    let attempt = Attempt::of_life(home.next_life());
     Outbox::recover(limits, attempt, marks, pending, lagging)
 }
 
@@ -342,7 +337,7 @@ impl User {
 
     /// Names the outbox: it is another one whenever the user has been read again.
     pub(super) fn outbox_life(&mut self) -> u64 {
-        self.log().outbox.last_attempt().number() >> ATTEMPT_BITS
+        self.log().outbox.last_attempt().life()
     }
 
     /// Destinations that were away may be there again.
