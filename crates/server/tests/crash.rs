@@ -464,6 +464,45 @@ fn what_could_not_be_recorded_is_recorded_before_it_is_confirmed() {
     }
 }
 
+/// Goal: the same of a contact: the set that changes nothing, because an earlier one has and is not
+/// decided, was confirmed although that was refused.
+#[test]
+fn a_contact_that_could_not_be_recorded_is_recorded_before_it_is_confirmed() {
+    let set = |id: &str| {
+        format!(
+            "<iq type='set' id='{id}'><query xmlns='jabber:iq:roster'>\
+             <item jid='nurse@localhost'/></query></iq>"
+        )
+    };
+    let mut world = world();
+    let (mut juliet, _) = online(&mut world, "juliet");
+    world.hold();
+    juliet.send(&format!("{}{}", set("first"), set("again")));
+    world.work();
+    world.refuse_one();
+    world.let_go();
+    world.work();
+    for id in ["first", "again"] {
+        let seen = juliet.expect(&mut world, &format!("id='{id}'"));
+        let answer = seen.rsplit("<iq").next().unwrap_or_default();
+        assert!(answer.contains("type='error'"), "{seen}");
+    }
+    let roster = juliet.ask(
+        &mut world,
+        "<iq type='get' id='get'><query xmlns='jabber:iq:roster'/></iq>",
+        "id='get'",
+    );
+    assert!(!roster.contains("nurse"), "{roster}");
+    // With nothing undecided it is as before.
+    for id in ["once", "twice"] {
+        juliet.ask(&mut world, &set(id), &format!("id='{id}'"));
+    }
+    crash(&mut world, JULIET);
+    let mut other = world.login("juliet", "other");
+    other.send("<iq type='get' id='get'><query xmlns='jabber:iq:roster'/></iq>");
+    other.expect(&mut world, "nurse@localhost");
+}
+
 /// Goal: what was sent before stanzas are counted, in one piece with the request for that, is not
 /// taken for what comes behind it.
 #[test]

@@ -151,15 +151,10 @@ impl User {
         if item.is_empty() {
             return self.remove_item(&item.jid, cx);
         }
-        let version = self.roster.put(&item);
+        self.put_item(&item);
         let lost = old.state.subscription.from() && !item.state.subscription.from()
             || old.groups.iter().any(|group| !item.groups.contains(group));
         let gained = !old.state.subscription.to() && item.state.subscription.to();
-        self.record(Record::RosterPut {
-            user: String::from(&*self.name),
-            version,
-            item: (&item).into(),
-        });
         if item.listed && !item.looks_like(old) {
             roster::push(self, &item, cx);
         }
@@ -168,6 +163,23 @@ impl User {
         }
         if gained {
             self.interest_in(&item.jid, cx);
+        }
+    }
+
+    fn put_item(&mut self, item: &Item) {
+        let version = self.roster.put(item);
+        self.record(Record::RosterPut {
+            user: String::from(&*self.name),
+            version,
+            item: item.into(),
+        });
+    }
+
+    /// A client is about to hear that a contact is what it is in memory: what is not decided yet is
+    /// recorded once more, for what came first may be refused.
+    pub(super) fn confirm_item(&mut self, item: &Item) {
+        if !self.barrier.is_open() {
+            self.put_item(item);
         }
     }
 

@@ -87,6 +87,7 @@ fn set(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) ->
     }
     if old == item {
         // Nothing is new, but section 2.1.6 wants every set pushed.
+        user.confirm_item(&item);
         push(user, &item, cx);
     } else {
         user.change_item(&old, item, cx);
