@@ -122,18 +122,25 @@ mod tests {
         let place = Place::new(slots, 1);
         let (handle, _shards) = actor::system(actor::Options::new(1, 7));
         let looks = Cell::new(0);
-        let run = |fail: u64, looks_max: u32| {
+        let run = |bounds: Waking, fail: u64, looks_max: u32| {
             disk.faults().fail_reads(fail);
             looks.set(0);
-            wake(&store, &place, &handle, Waking::default(), || {
+            wake(&store, &place, &handle, bounds, || {
                 looks.set(looks.get() + 1);
                 looks.get() > looks_max
             });
             looks.get()
         };
-        assert_eq!(run(0, u32::MAX), 0);
-        assert!(run(2, u32::MAX) >= 20);
-        assert_eq!(run(u64::MAX, 3), 4);
+        let usual = Waking::default();
+        assert_eq!(run(usual, 0, u32::MAX), 0);
+        let each = (usual.retry.as_millis() / LOOK.as_millis()) as u32;
+        assert_eq!(run(usual, 2, u32::MAX), 2 * (each + 1));
+        let short = Waking {
+            retry: 2 * LOOK,
+            ..usual
+        };
+        assert_eq!(run(short, 2, u32::MAX), 2 * (2 + 1));
+        assert_eq!(run(usual, u64::MAX, 3), 4);
         disk.faults().fail_reads(0);
     }
 }
