@@ -127,6 +127,18 @@ pub(crate) enum Effect {
         /// The room.
         room: Name,
     },
+    /// A session reads a room's log from here on, unless a record failed since: what is in front of
+    /// it was given to others of the account.
+    Follow {
+        /// The session.
+        number: u32,
+        /// The room.
+        room: Name,
+        /// Nothing up to here is owed.
+        mark: Seq,
+        /// How many records had failed.
+        failures: u32,
+    },
     /// What a session is owed is read.
     Resume {
         /// The session.

@@ -312,6 +312,7 @@ impl User {
     /// Takes the cursors that moved since the last record: they go along with the next one.
     pub(super) fn progress(&mut self) -> Progress {
         self.save_sessions_again();
+        self.record_marks_again();
         let mut progress = Progress::default();
         let Some(log) = &mut self.log else {
             return progress;
@@ -403,7 +404,6 @@ impl User {
     /// Records the cursors that moved, if any did.
     pub(super) fn save_progress(&mut self, cx: &mut Context<'_, UserMsg>) {
         self.tell_refusals(cx);
-        self.record_marks_again();
         let progress = self.progress();
         if !progress.is_empty() {
             self.record(Record::LogProgress {

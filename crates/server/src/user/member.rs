@@ -39,11 +39,9 @@ struct Member {
     recorded: Seq,
     /// Nothing up to here is owed.
     mark: Seq,
-    /// What clients have acknowledged, whether that could be recorded or not.
-    acked: Seq,
-    /// The furthest mark at which a session began to read: up to there it was given nothing, and a
-    /// mark may have been taken back since.
-    begun: Seq,
+    /// What clients have acknowledged, or a session in the room without stream management was
+    /// written, whether that could be recorded or not.
+    had: Seq,
     /// The record of what was acknowledged was refused: it is recorded again soon.
     is_owed: bool,
     /// A session of the account was in the room when it was looked at last.
@@ -94,8 +92,7 @@ impl Member {
             room,
             recorded: mark,
             mark,
-            acked: 0,
-            begun: 0,
+            had: 0,
             is_owed: false,
             had_occupant: false,
             reader: None,
@@ -135,14 +132,14 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// What the store has takes the place of what was known, but for what clients acknowledged.
+    /// What the store has takes the place of what was known, but for what clients have.
     pub(super) fn renew(&mut self, stored: &Stored) {
         let before = std::mem::take(&mut self.rooms);
         let rooms = stored.member_rooms.iter().map(|(room, mark)| {
             let mut own = Member::new(Name::from(&**room), *mark);
             let known = before.iter().find(|known| known.room == own.room);
-            (own.acked, own.begun) = known.map_or((0, 0), |known| (known.acked, known.begun));
-            own.mark = own.acked.max(*mark);
+            own.had = known.map_or(0, |known| known.had);
+            own.mark = own.had.max(*mark);
             own.is_owed = own.mark > own.recorded;
             own
         });
@@ -225,9 +222,7 @@ impl User {
         let members = &mut self.log().members;
         let may_wait = ahead > 1 && members.failed_at.is_some();
         let own = &mut members.rooms[at];
-        if acked > own.begun {
-            own.acked = own.acked.max(acked);
-        }
+        own.had = own.had.max(acked);
         own.mark = own.mark.max(acked);
         if !may_wait && own.mark >= own.recorded + ahead {
             self.record_mark(at);
@@ -243,6 +238,9 @@ impl User {
 
     /// Records the marks that could not be.
     pub(super) fn record_marks_again(&mut self) {
+        if !self.is_any_member() {
+            return;
+        }
         for at in 0..self.log().members.rooms.len() {
             if self.log().members.rooms[at].is_owed {
                 self.record_mark(at);
@@ -280,6 +278,7 @@ impl User {
         let from = message.attr("from").unwrap_or_default();
         if let Some(at) = self.member(address::bare(&from)) {
             let own = &mut self.log().members.rooms[at];
+            own.had = own.had.max(place);
             own.mark = own.mark.max(place);
             let ahead = self.home.bounds().member_mark_every;
             self.note_mark(at, ahead);
@@ -338,7 +337,7 @@ impl User {
 
     /// A session takes messages from now on, or no more. What the account had of rooms meanwhile is
     /// not given to it.
-    pub(super) fn takes_as_member(&mut self, at: usize) {
+    pub(super) fn takes_as_member(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) {
         self.log().rooms_due = true;
         if !self.sessions[at].takes_messages() || self.sessions[at].managed.is_none() {
             return;
@@ -346,9 +345,9 @@ impl User {
         for room in 0..self.log().members.rooms.len() {
             self.note_mark(room, self.home.bounds().member_mark_every);
             let own = &self.log().members.rooms[room];
-            let (name, mark) = (own.room.clone(), Place::new(own.mark));
-            if let Some(rooms) = self.rooms_of(at).filter(|rooms| rooms.follows(&name)) {
-                rooms.follow(name, mark, false);
+            let (name, mark) = (own.room.clone(), own.mark);
+            if self.rooms_of(at).is_some_and(|rooms| rooms.follows(&name)) {
+                self.follow_once_durable(at, name, mark, cx);
             }
         }
     }
@@ -535,7 +534,7 @@ impl User {
     // ---- Reading -------------------------------------------------------------------------------
 
     /// Lets those read who are to.
-    pub(super) fn follow_as_member(&mut self, occupied: &Occupied) {
+    pub(super) fn follow_as_member(&mut self, occupied: &Occupied, cx: &mut Context<'_, UserMsg>) {
         if !self.is_any_member() || self.is_being_read() {
             return;
         }
@@ -552,15 +551,19 @@ impl User {
                 false => own.reader = None,
             }
             if !has_occupant {
-                self.follow_in_sessions(&room, mark, had_occupant);
+                self.follow_in_sessions(&room, (mark, had_occupant), cx);
             }
         }
     }
 
     /// Sessions with stream management begin to read at the mark. What one in the room had until
     /// now is not given to others.
-    fn follow_in_sessions(&mut self, room: &Name, mark: Seq, had_occupant: bool) {
-        let mut has_begun = false;
+    fn follow_in_sessions(
+        &mut self,
+        room: &Name,
+        (mark, had_occupant): (Seq, bool),
+        cx: &mut Context<'_, UserMsg>,
+    ) {
         for at in 0..self.sessions.len() {
             let session = &self.sessions[at];
             let managed = session.managed.as_ref();
@@ -568,17 +571,53 @@ impl User {
             if !is_there || !session.takes_messages() {
                 continue;
             }
-            if let Some(rooms) = self.rooms_of(at)
-                && (had_occupant || !rooms.follows(room))
-            {
+            let is_due = had_occupant || !self.is_about_to_follow(at, room);
+            let rooms = self.rooms_of(at).filter(|_| is_due);
+            if rooms.is_some_and(|rooms| had_occupant || !rooms.follows(room)) {
                 let late = u64::from(stdx::bugs::is("member_begins_late"));
-                rooms.follow(Name::clone(room), Place::new(mark + late), false);
-                has_begun = true;
+                self.follow_once_durable(at, Name::clone(room), mark + late, cx);
             }
         }
-        let mut rooms = self.log().members.rooms.iter_mut();
-        if has_begun && let Some(own) = rooms.find(|own| own.room == *room) {
-            own.begun = own.begun.max(mark);
+    }
+
+    /// A session reads a room's log from a mark on. Not before all is durable that is recorded now:
+    /// what others were to be given in front of the mark is theirs only with its record, and this
+    /// one would pass it over.
+    fn follow_once_durable(
+        &mut self,
+        at: usize,
+        room: Name,
+        mark: Seq,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let follow = Effect::Follow {
+            number: self.sessions[at].number,
+            room,
+            mark,
+            failures: self.failures,
+        };
+        self.emit(follow, cx);
+    }
+
+    /// Whether a session waits for that.
+    fn is_about_to_follow(&self, at: usize, own: &Name) -> bool {
+        let number = self.sessions[at].number;
+        let is_it = |effect: &Effect| {
+            matches!(effect, Effect::Follow { number: other, room, .. }
+                if *other == number && room == own)
+        };
+        self.barrier.effects().any(is_it)
+    }
+
+    /// What a session begins to read at is durable.
+    pub(super) fn follows_as_member(&mut self, number: u32, room: Name, mark: Seq) {
+        let Some(at) = self.managed_session(number) else {
+            return;
+        };
+        let is_member = self.member(&room).is_some();
+        if let Some(rooms) = self.rooms_of(at).filter(|_| is_member) {
+            rooms.follow(room, Place::new(mark), false);
+            self.log().rooms_due = true;
         }
     }
 

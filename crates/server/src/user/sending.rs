@@ -106,6 +106,16 @@ impl User {
             Effect::Taken { to, source } => self.say_taken(&to, source, cx),
             Effect::NotTaken { to, answer } => self.say_not_taken(&to, answer, cx),
             Effect::Noted { room } => self.say_noted(&room, cx),
+            Effect::Follow {
+                number,
+                room,
+                mark,
+                failures,
+            } => {
+                if failures == self.failures {
+                    self.follows_as_member(number, room, mark);
+                }
+            }
             Effect::Resume { number, conn } => self.read_owed(number, conn, cx),
             Effect::NoSession { conn, previd } => self.no_session(conn, &previd, cx),
             Effect::Recorded(link, inbound) => self.recorded(link, inbound, cx),

@@ -277,8 +277,8 @@ impl User {
     /// he says waits in a mailbox that is held.
     fn is_silent(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) -> bool {
         let (timeout, now) = (self.home.options.delivery.ack_timeout, cx.now());
-        let mut managed = self.sessions[at].managed.as_mut();
-        let overdue = managed.take_if(|own| own.out.is_overdue(now, timeout));
+        let managed = self.sessions[at].managed.as_mut();
+        let overdue = managed.filter(|own| own.out.is_overdue(now, timeout));
         let Some(managed) = overdue else { return false };
         if cx.is_held() {
             managed.out.was_held_up(now);

@@ -2,7 +2,9 @@
 //! under a clock and a journal that move when the test says so: each message that the room accepted
 //! comes once and in order, whoever is away, whatever is killed, and within the bounds.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod marks;
 
 use std::time::Duration;
 
@@ -974,27 +976,4 @@ fn ten_thousand_members_who_are_away_cost_nothing_when_something_is_said() {
     assert_eq!(loaded(&mut world) - before, 0);
     let mut phone = Phone::on(&mut world, true);
     assert_eq!(phone.said(&mut world), (1..=20).collect::<Vec<_>>());
-}
-
-/// What a session in the room was written is recorded once it is so many places ahead: after a kill
-/// the rest is given once more, and nothing else.
-#[test]
-fn a_mark_is_recorded_every_so_many_places() {
-    for (every, recorded) in [(1, 6), (4, 4), (32, 0)] {
-        let mut world = World::patient(|options| {
-            options.delivery.limits.member_mark_every = every;
-        });
-        let mut romeo = room(&mut world);
-        let mut juliet = enter(&mut world, "juliet", "juliet");
-        for number in 1..=6 {
-            say(&mut world, &mut romeo, [number]);
-            juliet.expect(&mut world, &format!("<body>{number}</body>"));
-        }
-        world.work();
-        drop((romeo, juliet));
-        world.crash();
-        let mut phone = Phone::on(&mut world, false);
-        let again = Vec::from_iter(recorded + 1..=6);
-        assert_eq!(phone.said(&mut world), again, "every {every}");
-    }
 }

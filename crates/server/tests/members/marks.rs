@@ -1,0 +1,90 @@
+//! Up to where an account has had a room's log: what is recorded of it, what is not recorded yet,
+//! and what cannot be.
+
+use super::*;
+
+/// What a session in the room was written is recorded once it is so many places ahead: after a kill
+/// the rest is given once more, and nothing else.
+#[test]
+fn a_mark_is_recorded_every_so_many_places() {
+    for (every, recorded) in [(1, 6), (4, 4), (32, 0)] {
+        let mut world = World::patient(|options| {
+            options.delivery.limits.member_mark_every = every;
+        });
+        let mut romeo = room(&mut world);
+        let mut juliet = enter(&mut world, "juliet", "juliet");
+        for number in 1..=6 {
+            say(&mut world, &mut romeo, [number]);
+            juliet.expect(&mut world, &format!("<body>{number}</body>"));
+        }
+        world.work();
+        drop((romeo, juliet));
+        world.crash();
+        let mut phone = Phone::on(&mut world, false);
+        let again = Vec::from_iter(recorded + 1..=6);
+        assert_eq!(phone.said(&mut world), again, "every {every}");
+    }
+}
+
+/// Goal: what a session in the room was written is not given to it again when it leaves, although
+/// the account was read again meanwhile and no record says so.
+#[test]
+fn what_an_occupant_was_written_is_not_forgotten_when_an_append_fails() {
+    let mut world = World::patient(|_| ());
+    let mut romeo = room(&mut world);
+    let mut juliet = enter(&mut world, "juliet", "juliet");
+    say(&mut world, &mut romeo, 1..=3);
+    juliet.expect(&mut world, "<body>3</body>");
+    fail_a_change(&mut world, &mut juliet);
+    let leaves = format!("<presence type='unavailable' to='{ROOM}/juliet'/><presence/>");
+    juliet.ask(&mut world, &leaves, "code='110'");
+    rest(&mut world);
+    say(&mut world, &mut romeo, [4]);
+    assert_eq!(bodies(&juliet.expect(&mut world, "<body>4</body>")), [4]);
+}
+
+/// A change of her roster that finds no room.
+fn fail_a_change(world: &mut World, juliet: &mut Peer) {
+    world.hold();
+    juliet.send(
+        "<iq type='set' id='change'><query xmlns='jabber:iq:roster'>\
+         <item jid='nurse@localhost'/></query></iq>",
+    );
+    world.work();
+    world.refuse_one();
+    world.let_go();
+    juliet.expect(world, "<resource-constraint");
+    rest(world);
+}
+
+/// Goal: a session that begins to read while others are about to be given what waits is given it if
+/// they are not, because that could not be recorded and they went. It had begun behind it, and
+/// nobody was given it. That its stanzas are counted needs nothing to be recorded any more.
+#[test]
+fn a_session_begins_to_read_where_the_account_durably_is() {
+    let mut world = World::patient(|_| ());
+    let mut romeo = room(&mut world);
+    say(&mut world, &mut romeo, 1..=3);
+    let mut phone = Phone {
+        peer: Some(world.login("juliet", "phone")),
+        token: None,
+        heard: String::new(),
+    };
+    let mut tablet = world.login("juliet", "tablet");
+    rest(&mut world);
+    world.hold();
+    phone.send(&format!("<enable {SM} resume='true'/><presence/>"));
+    world.work();
+    tablet.send("<presence/>");
+    world.work();
+    // That they are counted, and that it is online.
+    world.let_one_go();
+    world.let_one_go();
+    // What the other one would be given.
+    world.refuse_one();
+    drop(tablet);
+    world.work();
+    world.let_go();
+    assert_eq!(phone.said(&mut world), [1, 2, 3]);
+    assert!(phone.heard.contains("<enabled"), "{}", phone.heard);
+}
