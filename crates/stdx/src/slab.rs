@@ -1,16 +1,24 @@
 //! A slab with generational keys, stored in chunks.
 //!
 //! Owns: stable small indices for values that come and go, and the guarantee that a key of a
-//! removed value never reaches its successor. Deliberately not here: shrinking. Entries that were
-//! once used stay allocated (their generation must be remembered) and are reused first.
+//! removed value never reaches its successor. Entries that were once used are reused first.
 //!
 //! Storage grows by chunks instead of doubling, so a slab of a million entries never copies itself
-//! and never holds twice its need.
+//! and never holds twice its need. Chunks in which nothing is left are given back each time that
+//! nearly all values have gone: a storm leaves little memory behind. Of such a chunk the highest
+//! generation is remembered.
 
 /// Entries in one chunk. Small enough that a slab with one value costs little.
 const CHUNK: usize = 64;
 const CHUNK_BITS: u32 = 6;
 const NONE: u32 = u32::MAX;
+
+/// So many chunks are kept in any case.
+const CHUNKS_KEPT: usize = 16;
+
+/// One of so many values of the peak is left when memory is given back: of a chunk of 64, as they
+/// go in any order, few have one by then.
+const LEFT_OF_PEAK: u32 = 16;
 
 /// The name of one value in a [`Slab`]: an index and the generation of the entry at that index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,13 +49,25 @@ struct Entry<T> {
     content: Content<T>,
 }
 
-/// Values addressed by [`Key`]. Insert, look up and remove are O(1).
+#[derive(Debug)]
+struct Chunk<T> {
+    /// None if it was given back.
+    entries: Vec<Entry<T>>,
+    /// Of its entries, if it was given back and is wanted again.
+    generation: u32,
+}
+
+/// Values addressed by [`Key`]. Insert, look up and remove are O(1), amortised.
 #[derive(Debug)]
 pub struct Slab<T> {
-    chunks: Vec<Vec<Entry<T>>>,
+    chunks: Vec<Chunk<T>>,
+    /// Chunks that were given back.
+    spare: Vec<u32>,
     free: u32,
     len: u32,
     used: u32,
+    /// Most values since memory was given back last.
+    peak: u32,
 }
 
 impl<T> Default for Slab<T> {
@@ -61,9 +81,11 @@ impl<T> Slab<T> {
     pub const fn new() -> Self {
         Slab {
             chunks: Vec::new(),
+            spare: Vec::new(),
             free: NONE,
             len: 0,
             used: 0,
+            peak: 0,
         }
     }
 
@@ -79,10 +101,16 @@ impl<T> Slab<T> {
 
     /// The key that the next [`insert`](Self::insert) will return.
     pub fn next_key(&self) -> Key {
-        match self.entry(self.free) {
-            Some(entry) => Key {
+        if let Some(entry) = self.entry(self.free) {
+            return Key {
                 index: self.free,
                 generation: entry.generation,
+            };
+        }
+        match self.spare.last() {
+            Some(chunk) => Key {
+                index: chunk << CHUNK_BITS,
+                generation: self.chunks[*chunk as usize].generation,
             },
             None => Key {
                 index: self.used,
@@ -102,9 +130,16 @@ impl<T> Slab<T> {
     /// When 2^32 - 1 entries are in use; owners bound their slabs far below that.
     pub fn insert(&mut self, value: T) -> Key {
         self.len += 1;
+        self.peak = self.peak.max(self.len);
+        if self.free == NONE
+            && let Some(chunk) = self.spare.pop()
+        {
+            self.take_back(chunk);
+        }
         if self.free != NONE {
             let index = self.free;
-            let entry = &mut self.chunks[index as usize >> CHUNK_BITS][index as usize % CHUNK];
+            let chunk = &mut self.chunks[index as usize >> CHUNK_BITS];
+            let entry = &mut chunk.entries[index as usize % CHUNK];
             if let Content::Vacant { next } = entry.content {
                 self.free = next;
             }
@@ -118,9 +153,13 @@ impl<T> Slab<T> {
         assert!(index < NONE, "slab is full");
         self.used += 1;
         if (index as usize).is_multiple_of(CHUNK) {
-            self.chunks.push(Vec::with_capacity(CHUNK));
+            self.chunks.push(Chunk {
+                entries: Vec::with_capacity(CHUNK),
+                generation: 0,
+            });
         }
-        self.chunks[index as usize >> CHUNK_BITS].push(Entry {
+        let chunk = &mut self.chunks[index as usize >> CHUNK_BITS];
+        chunk.entries.push(Entry {
             generation: 0,
             content: Content::Occupied(value),
         });
@@ -133,12 +172,14 @@ impl<T> Slab<T> {
     fn entry(&self, index: u32) -> Option<&Entry<T>> {
         self.chunks
             .get(index as usize >> CHUNK_BITS)?
+            .entries
             .get(index as usize % CHUNK)
     }
 
     fn entry_mut(&mut self, index: u32) -> Option<&mut Entry<T>> {
         self.chunks
             .get_mut(index as usize >> CHUNK_BITS)?
+            .entries
             .get_mut(index as usize % CHUNK)
     }
 
@@ -199,52 +240,105 @@ impl<T> Slab<T> {
             self.free = key.index;
         }
         self.len -= 1;
+        let held = self.chunks.len() - self.spare.len();
+        if self.len <= self.peak / LEFT_OF_PEAK && held > CHUNKS_KEPT {
+            self.give_back();
+        }
         match content {
             Content::Occupied(value) => Some(value),
             Content::Vacant { .. } => None,
         }
     }
 
+    /// Gives back chunks in which nothing is left: no more remain than there are values, and a last
+    /// one. So this is not done again before about as many entries as it looks at have come and
+    /// gone. What is vacant in others is used from the lowest index on.
+    fn give_back(&mut self) {
+        self.peak = self.len;
+        self.free = NONE;
+        for number in (0..self.chunks.len()).rev() {
+            let chunk = &mut self.chunks[number];
+            let is_vacant = |entry: &Entry<T>| {
+                matches!(entry.content, Content::Vacant { .. }) && entry.generation != NONE
+            };
+            if chunk.entries.len() == CHUNK && chunk.entries.iter().all(is_vacant) {
+                let generations = chunk.entries.iter().map(|entry| entry.generation);
+                chunk.generation = generations.max().unwrap_or_default();
+                chunk.entries = Vec::new();
+                self.spare.push(number as u32);
+                continue;
+            }
+            for (at, entry) in chunk.entries.iter_mut().enumerate().rev() {
+                if is_vacant(entry) {
+                    entry.content = Content::Vacant { next: self.free };
+                    self.free = ((number << CHUNK_BITS) + at) as u32;
+                }
+            }
+        }
+    }
+
+    /// A chunk that was given back is wanted again.
+    fn take_back(&mut self, number: u32) {
+        let first = number << CHUNK_BITS;
+        let chunk = &mut self.chunks[number as usize];
+        let generation = chunk.generation;
+        let entries = (1..=CHUNK as u32).map(|next| Entry {
+            generation,
+            content: Content::Vacant {
+                next: match next as usize {
+                    CHUNK => NONE,
+                    _ => first + next,
+                },
+            },
+        });
+        chunk.entries = entries.collect();
+        self.free = first;
+    }
+
     /// All values with their keys, in index order.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
-        self.chunks
-            .iter()
-            .flatten()
-            .zip(0u32..)
-            .filter_map(|(entry, index)| match &entry.content {
-                Content::Occupied(value) => Some((
-                    Key {
-                        index,
-                        generation: entry.generation,
-                    },
-                    value,
-                )),
-                Content::Vacant { .. } => None,
-            })
+        let entries = self.chunks.iter().zip(0u32..).flat_map(|(chunk, number)| {
+            let first = number << CHUNK_BITS;
+            chunk.entries.iter().zip(first..)
+        });
+        entries.filter_map(|(entry, index)| match &entry.content {
+            Content::Occupied(value) => Some((
+                Key {
+                    index,
+                    generation: entry.generation,
+                },
+                value,
+            )),
+            Content::Vacant { .. } => None,
+        })
     }
 
     /// All values with their keys, in index order.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
-        self.chunks
-            .iter_mut()
-            .flatten()
-            .zip(0u32..)
-            .filter_map(|(entry, index)| match &mut entry.content {
-                Content::Occupied(value) => Some((
-                    Key {
-                        index,
-                        generation: entry.generation,
-                    },
-                    value,
-                )),
-                Content::Vacant { .. } => None,
-            })
+        let chunks = self.chunks.iter_mut().zip(0u32..);
+        let entries = chunks.flat_map(|(chunk, number)| {
+            let first = number << CHUNK_BITS;
+            chunk.entries.iter_mut().zip(first..)
+        });
+        entries.filter_map(|(entry, index)| match &mut entry.content {
+            Content::Occupied(value) => Some((
+                Key {
+                    index,
+                    generation: entry.generation,
+                },
+                value,
+            )),
+            Content::Vacant { .. } => None,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
+    use crate::rand::Rng;
 
     #[test]
     fn removed_key_never_reaches_its_successor() {
@@ -278,12 +372,99 @@ mod tests {
     fn exhausted_generation_retires_the_entry() {
         let mut slab = Slab::new();
         let key = slab.insert(1);
-        slab.chunks[0][0].generation = NONE - 1;
+        slab.chunks[0].entries[0].generation = NONE - 1;
         let last = Key {
             index: key.index,
             generation: NONE - 1,
         };
         assert_eq!(slab.remove(last), Some(1));
         assert_ne!(slab.insert(2).index, last.index);
+    }
+
+    fn chunks_held<T>(slab: &Slab<T>) -> usize {
+        let held = slab.chunks.iter().filter(|chunk| !chunk.entries.is_empty());
+        held.count()
+    }
+
+    /// Goal: what comes and goes in large numbers, in any order, leaves little memory behind, and no
+    /// key is handed out twice although the entries that had it are not there any more.
+    #[test]
+    fn chunks_are_given_back_and_no_key_comes_again() {
+        const MANY: usize = 100 * CHUNK;
+        let mut rng = Rng::with_seed(7);
+        let mut slab = Slab::new();
+        let mut seen = HashSet::new();
+        let mut stays = Vec::new();
+        for round in 0..4 {
+            let mut keys = Vec::new();
+            for value in 0..MANY {
+                let next = slab.next_key();
+                let key = slab.insert((round, value));
+                assert_eq!(key, next);
+                assert!(seen.insert(key), "{key:?} was handed out before");
+                keys.push((key, (round, value)));
+            }
+            assert!(chunks_held(&slab) <= 101 + round);
+            rng.shuffle(&mut keys);
+            stays.extend(keys.pop());
+            for (key, value) in &keys {
+                assert_eq!(slab.remove(*key), Some(*value));
+                // Or it would be looked for at each removal.
+                let few = LEFT_OF_PEAK * (slab.len + 1);
+                assert!(slab.peak <= few || chunks_held(&slab) <= CHUNKS_KEPT);
+            }
+            for (key, _) in &keys {
+                assert_eq!(slab.get(*key), None);
+                assert_eq!(slab.remove(*key), None);
+            }
+            let few = LEFT_OF_PEAK as usize * (stays.len() + 1);
+            assert!(chunks_held(&slab) <= few, "{round}");
+            let mut left: Vec<_> = slab.iter().map(|(key, value)| (key, *value)).collect();
+            left.sort_by_key(|(_, (round, _))| *round);
+            assert_eq!(left, stays);
+            let places = slab.iter_mut().map(|(key, _)| key.index);
+            assert!(places.is_sorted_by(|one, next| one < next));
+            for (key, value) in &stays {
+                assert_eq!(slab.get(*key), Some(value));
+                assert_eq!(slab.key_at(key.index), Some(*key));
+            }
+        }
+    }
+
+    #[test]
+    fn a_few_chunks_are_kept() {
+        for (chunks, kept) in [(CHUNKS_KEPT, CHUNKS_KEPT), (CHUNKS_KEPT + 1, 0)] {
+            let mut slab = Slab::new();
+            let keys: Vec<Key> = (0..chunks * CHUNK)
+                .map(|value| slab.insert(value))
+                .collect();
+            for key in keys {
+                slab.remove(key);
+            }
+            assert!(slab.is_empty());
+            assert!(chunks_held(&slab) <= kept.max(CHUNKS_KEPT), "{chunks}");
+            assert!(chunks_held(&slab) >= kept, "{chunks}");
+        }
+    }
+
+    /// Goal: an entry whose generations are used up is not made anew with its chunk.
+    #[test]
+    fn a_chunk_with_a_retired_entry_stays() {
+        let mut slab = Slab::new();
+        let keys: Vec<Key> = (0..2_048).map(|value| slab.insert(value)).collect();
+        slab.chunks[3].entries[5].generation = NONE - 1;
+        for mut key in keys {
+            if key.index == 3 * CHUNK as u32 + 5 {
+                key.generation = NONE - 1;
+            }
+            slab.remove(key).expect("it is there");
+        }
+        assert!(!slab.chunks[3].entries.is_empty());
+        let fresh = (0..2_048).map(|value| slab.insert(value).index);
+        assert!(
+            !fresh
+                .collect::<HashSet<_>>()
+                .contains(&(3 * CHUNK as u32 + 5))
+        );
     }
 }
