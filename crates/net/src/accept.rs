@@ -413,7 +413,7 @@ impl<S: Service> Driver<S> {
             return self.not_opened(new.conn, Closed::Overflow);
         };
         if let Some(slot) = self.conns.get_mut(id.index as usize) {
-            *slot = Some(new.conn);
+            *slot = Some(Box::new(new.conn));
         }
         self.call(id, |service, cx, conn| service.opened(cx, conn));
     }
@@ -437,7 +437,7 @@ impl<S: Service> Driver<S> {
         let conn = self.call_new(id, |service, cx| service.accept(cx, &peer));
         if let Some((conn, wishes)) = conn {
             if let Some(slot) = self.conns.get_mut(id.index as usize) {
-                *slot = Some(conn);
+                *slot = Some(Box::new(conn));
             }
             self.after(id, wishes);
         }
@@ -502,7 +502,7 @@ impl<S: Service> Driver<S> {
 impl<S: Service> Driver<S> {
     /// Takes a connection of this shard apart; its socket is polled no more.
     pub(crate) fn pack(&mut self, id: Key, name: Option<ConnRef>) -> Option<Box<Parcel<S::Conn>>> {
-        let conn = self.conns.get_mut(id.index as usize)?.take()?;
+        let conn = *self.conns.get_mut(id.index as usize)?.take()?;
         let link = self.core.borrow_mut().links.remove(id)?;
         let mut socket = link.socket?;
         self.timers.cancel(link.timer);
@@ -568,7 +568,7 @@ impl<S: Service> Driver<S> {
             return self.not_opened(parcel.conn, Closed::Broken);
         };
         if let Some(slot) = self.conns.get_mut(id.index as usize) {
-            *slot = Some(parcel.conn);
+            *slot = Some(Box::new(parcel.conn));
         }
         if let Some(draining) = &mut self.draining {
             draining.left.push_back(id);

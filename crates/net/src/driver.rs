@@ -53,8 +53,9 @@ pub struct Driver<S: Service> {
     pub(crate) poll: Poll,
     pub(crate) shard: Shard,
     pub(crate) service: S,
-    /// Protocol states, by the index of their connection.
-    pub(crate) conns: Vec<Option<S::Conn>>,
+    /// Protocol states, by the index of their connection. Each in memory of its own, which goes
+    /// with it.
+    pub(crate) conns: Vec<Option<Box<S::Conn>>>,
     pub(crate) core: Rc<RefCell<Core<S::Control>>>,
     pub(crate) passage: Rc<RefCell<Passage<S::Conn>>>,
     pub(crate) shared: Arc<Shared>,
@@ -687,7 +688,7 @@ impl<S: Service> Driver<S> {
             let service = &mut self.service;
             let runtime = &mut self.shard;
             let closed = AssertUnwindSafe(|| {
-                service.closed(runtime, name, conn, why);
+                service.closed(runtime, name, *conn, why);
             });
             if catch_unwind(closed).is_err() {
                 self.core.borrow_mut().stats.count(Counter::NetCrashed);

@@ -117,7 +117,7 @@ impl<S: Service> Driver<S> {
     }
 
     fn is_client(&self, id: Key) -> bool {
-        let conn = self.conns.get(id.index as usize).and_then(Option::as_ref);
+        let conn = self.conns.get(id.index as usize).and_then(Option::as_deref);
         conn.is_some_and(S::is_client)
     }
 
