@@ -175,11 +175,13 @@ impl User {
         });
     }
 
-    /// A client is about to hear that a contact is what it is in memory: what is not decided yet is
-    /// recorded once more, for what came first may be refused.
-    pub(super) fn confirm_item(&mut self, item: &Item) {
-        if !self.barrier.is_open() {
-            self.put_item(item);
+    /// A client is about to hear that a contact is what it is in memory, or that there is none: what
+    /// is not decided yet is recorded once more, for what came first may be refused.
+    pub(super) fn confirm_item(&mut self, jid: &str, item: Option<&Item>) {
+        match item {
+            _ if self.barrier.is_open() => {}
+            Some(item) => self.put_item(item),
+            None => self.drop_item(jid),
         }
     }
 
@@ -187,15 +189,19 @@ impl User {
     /// whether clients saw the item.
     pub(crate) fn remove_item(&mut self, jid: &str, cx: &mut Context<'_, UserMsg>) {
         let could_see = self.is_subscriber(jid);
+        self.drop_item(jid);
+        if could_see {
+            self.contact_lost_rights(jid, cx);
+        }
+    }
+
+    fn drop_item(&mut self, jid: &str) {
         let version = self.roster.remove(jid);
         self.record(Record::RosterRemove {
             user: String::from(&*self.name),
             version,
             contact: jid.to_owned(),
         });
-        if could_see {
-            self.contact_lost_rights(jid, cx);
-        }
     }
 }
 

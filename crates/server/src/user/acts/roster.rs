@@ -64,7 +64,10 @@ fn set(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) ->
         return match known {
             Some(item) if item.listed => remove(user, item, cx),
             // Section 2.5.3.
-            _ => Answer::error(Condition::ItemNotFound),
+            known => {
+                user.confirm_item(&change.jid, known.as_ref());
+                Answer::error(Condition::ItemNotFound)
+            }
         };
     }
     let takes_room = known.as_ref().is_some_and(Item::takes_room);
@@ -87,7 +90,7 @@ fn set(user: &mut User, request: &Request<'_>, cx: &mut Context<'_, UserMsg>) ->
     }
     if old == item {
         // Nothing is new, but section 2.1.6 wants every set pushed.
-        user.confirm_item(&item);
+        user.confirm_item(&item.jid, Some(&item));
         push(user, &item, cx);
     } else {
         user.change_item(&old, item, cx);
