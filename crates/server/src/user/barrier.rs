@@ -122,22 +122,17 @@ pub(crate) enum Effect {
         /// What its sender's home is told.
         answer: Box<NotTaken>,
     },
+    /// The mark of the account on a room's log is durable.
+    Marked {
+        /// The room.
+        room: Name,
+        /// The mark.
+        through: Seq,
+    },
     /// A room hears that its member's home knows of it.
     Noted {
         /// The room.
         room: Name,
-    },
-    /// A session reads a room's log from here on, unless a record failed since: what is in front of
-    /// it was given to others of the account.
-    Follow {
-        /// The session.
-        number: u32,
-        /// The room.
-        room: Name,
-        /// Nothing up to here is owed.
-        mark: Seq,
-        /// How many records had failed.
-        failures: u32,
     },
     /// What a session is owed is read.
     Resume {
@@ -264,7 +259,9 @@ impl Effect {
                     activate,
                 })
             }
-            Effect::Write(conn, What::Gone, bytes) => Some(Effect::Write(conn, What::Gone, bytes)),
+            Effect::Write(conn, what @ (What::Gone | What::Copy), bytes) => {
+                Some(Effect::Write(conn, what, bytes))
+            }
             // What came by the link is handled, whatever became of it.
             Effect::Credit(link) => Some(Effect::Credit(link)),
             // Whoever waits for a word is told, and nothing that is recorded depends on it.

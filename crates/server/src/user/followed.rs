@@ -276,7 +276,7 @@ impl User {
         log.rooms_due = false;
         let now = cx.now();
         let occupied = self.occupied();
-        self.follow_as_member(&occupied, cx);
+        self.follow_as_member(&occupied);
         let mut is_waiting = self.read_as_member(cx);
         for at in 0..self.sessions.len() {
             let can_read = self.count_of_next(at).is_some();

@@ -68,6 +68,9 @@ pub(crate) enum What {
     /// Presence of another session of the user that is not there any more: it leaves whatever
     /// becomes of the append with it.
     Gone,
+    /// A message of a room's log for a session that the room knows without stream management: it
+    /// leaves whatever becomes of the append with it, which says no more than that it was written.
+    Copy,
     /// Any other stanza.
     Other,
 }
@@ -200,7 +203,7 @@ impl Managed {
             What::Entry(seq) => Kept::Entry(seq),
             What::Elsewhere => Kept::Elsewhere,
             What::Presence | What::Gone => Kept::Presence(bytes.into()),
-            What::Other => Kept::Other(bytes.into()),
+            What::Copy | What::Other => Kept::Other(bytes.into()),
         };
         match self.out.push(kept, limits) {
             Pushed::Kept => {}

@@ -37,10 +37,12 @@ struct Member {
     room: Name,
     /// The mark as it is recorded.
     recorded: Seq,
-    /// Nothing up to here is owed.
+    /// Nothing up to here is owed, if that can be recorded.
     mark: Seq,
-    /// What clients have acknowledged, or a session in the room without stream management was
-    /// written, whether that could be recorded or not.
+    /// The mark of which it is known that it is recorded.
+    durable: Seq,
+    /// Nothing up to here is owed, whatever can be recorded: clients have acknowledged it, or it
+    /// was written to a session in the room without stream management, or the account was no member.
     had: Seq,
     /// The record of what was acknowledged was refused: it is recorded again soon.
     is_owed: bool,
@@ -92,11 +94,18 @@ impl Member {
             room,
             recorded: mark,
             mark,
+            durable: mark,
             had: 0,
             is_owed: false,
             had_occupant: false,
             reader: None,
         }
+    }
+
+    /// Where a session begins to read. What is between this and the mark is about to be given to
+    /// others: if that cannot be recorded, and they go, it is nobody's but this session's.
+    fn begins_at(&self) -> Place {
+        Place::new(self.durable.max(self.had))
     }
 }
 
@@ -132,7 +141,7 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// What the store has takes the place of what was known, but for what clients have.
+    /// What the store has takes the place of what was known, but for what is not owed in any case.
     pub(super) fn renew(&mut self, stored: &Stored) {
         let before = std::mem::take(&mut self.rooms);
         let rooms = stored.member_rooms.iter().map(|(room, mark)| {
@@ -262,12 +271,21 @@ impl User {
     fn record_mark(&mut self, at: usize) {
         let own = &mut self.log().members.rooms[at];
         (own.recorded, own.is_owed) = (own.mark, false);
-        let (room, through) = (String::from(&*own.room), own.mark);
+        let (room, through) = (Name::clone(&own.room), own.mark);
         self.record(Record::MemberRoomPut {
             user: String::from(&*self.name),
-            room,
+            room: String::from(&*room),
             through,
         });
+        self.turn().effects.push(Effect::Marked { room, through });
+    }
+
+    /// A mark is durable.
+    pub(super) fn is_marked(&mut self, room: &str, through: Seq) {
+        if let Some(at) = self.member(room) {
+            let own = &mut self.log().members.rooms[at];
+            own.durable = own.durable.max(through);
+        }
     }
 
     /// A session without stream management was written a message of a room's log.
@@ -337,7 +355,7 @@ impl User {
 
     /// A session takes messages from now on, or no more. What the account had of rooms meanwhile is
     /// not given to it.
-    pub(super) fn takes_as_member(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) {
+    pub(super) fn takes_as_member(&mut self, at: usize) {
         self.log().rooms_due = true;
         if !self.sessions[at].takes_messages() || self.sessions[at].managed.is_none() {
             return;
@@ -345,9 +363,9 @@ impl User {
         for room in 0..self.log().members.rooms.len() {
             self.note_mark(room, self.home.bounds().member_mark_every);
             let own = &self.log().members.rooms[room];
-            let (name, mark) = (own.room.clone(), own.mark);
-            if self.rooms_of(at).is_some_and(|rooms| rooms.follows(&name)) {
-                self.follow_once_durable(at, name, mark, cx);
+            let (name, place) = (own.room.clone(), own.begins_at());
+            if let Some(rooms) = self.rooms_of(at).filter(|rooms| rooms.follows(&name)) {
+                rooms.follow(name, place, false);
             }
         }
     }
@@ -479,7 +497,7 @@ impl User {
         let own = &mut self.log().members.rooms[at];
         if said.is_new && said.since > own.mark {
             // It was none for a while: of what was said then nothing is owed.
-            own.mark = said.since;
+            (own.mark, own.had) = (said.since, said.since);
             if let Some(reader) = &mut own.reader {
                 reader.read = reader.read.max(said.since);
             }
@@ -534,7 +552,7 @@ impl User {
     // ---- Reading -------------------------------------------------------------------------------
 
     /// Lets those read who are to.
-    pub(super) fn follow_as_member(&mut self, occupied: &Occupied, cx: &mut Context<'_, UserMsg>) {
+    pub(super) fn follow_as_member(&mut self, occupied: &Occupied) {
         if !self.is_any_member() || self.is_being_read() {
             return;
         }
@@ -545,25 +563,20 @@ impl User {
             let has_occupant = occupied.has_occupant[member];
             let own = &mut self.log().members.rooms[member];
             let had_occupant = std::mem::replace(&mut own.had_occupant, has_occupant);
-            let mark = own.mark;
+            let (mark, place) = (own.mark, own.begins_at());
             match has_plain && !has_occupant {
                 true => drop(own.reader.get_or_insert_with(|| Reader::at(mark))),
                 false => own.reader = None,
             }
             if !has_occupant {
-                self.follow_in_sessions(&room, (mark, had_occupant), cx);
+                self.follow_in_sessions(&room, place, had_occupant);
             }
         }
     }
 
-    /// Sessions with stream management begin to read at the mark. What one in the room had until
-    /// now is not given to others.
-    fn follow_in_sessions(
-        &mut self,
-        room: &Name,
-        (mark, had_occupant): (Seq, bool),
-        cx: &mut Context<'_, UserMsg>,
-    ) {
+    /// Sessions with stream management begin to read at a place. What one in the room had until now
+    /// is not given to others.
+    fn follow_in_sessions(&mut self, room: &Name, place: Place, had_occupant: bool) {
         for at in 0..self.sessions.len() {
             let session = &self.sessions[at];
             let managed = session.managed.as_ref();
@@ -571,53 +584,13 @@ impl User {
             if !is_there || !session.takes_messages() {
                 continue;
             }
-            let is_due = had_occupant || !self.is_about_to_follow(at, room);
-            let rooms = self.rooms_of(at).filter(|_| is_due);
-            if rooms.is_some_and(|rooms| had_occupant || !rooms.follows(room)) {
+            if let Some(rooms) = self.rooms_of(at)
+                && (had_occupant || !rooms.follows(room))
+            {
                 let late = u64::from(stdx::bugs::is("member_begins_late"));
-                self.follow_once_durable(at, Name::clone(room), mark + late, cx);
+                let place = Place::new(place.number() + late);
+                rooms.follow(Name::clone(room), place, false);
             }
-        }
-    }
-
-    /// A session reads a room's log from a mark on. Not before all is durable that is recorded now:
-    /// what others were to be given in front of the mark is theirs only with its record, and this
-    /// one would pass it over.
-    fn follow_once_durable(
-        &mut self,
-        at: usize,
-        room: Name,
-        mark: Seq,
-        cx: &mut Context<'_, UserMsg>,
-    ) {
-        let follow = Effect::Follow {
-            number: self.sessions[at].number,
-            room,
-            mark,
-            failures: self.failures,
-        };
-        self.emit(follow, cx);
-    }
-
-    /// Whether a session waits for that.
-    fn is_about_to_follow(&self, at: usize, own: &Name) -> bool {
-        let number = self.sessions[at].number;
-        let is_it = |effect: &Effect| {
-            matches!(effect, Effect::Follow { number: other, room, .. }
-                if *other == number && room == own)
-        };
-        self.barrier.effects().any(is_it)
-    }
-
-    /// What a session begins to read at is durable.
-    pub(super) fn follows_as_member(&mut self, number: u32, room: Name, mark: Seq) {
-        let Some(at) = self.managed_session(number) else {
-            return;
-        };
-        let is_member = self.member(&room).is_some();
-        if let Some(rooms) = self.rooms_of(at).filter(|_| is_member) {
-            rooms.follow(room, Place::new(mark), false);
-            self.log().rooms_due = true;
         }
     }
 

@@ -45,7 +45,7 @@ impl User {
         }
         self.look_at_caps(at, 0, cx);
         if self.is_any_member() && took != self.sessions[at].takes_messages() {
-            self.takes_as_member(at, cx);
+            self.takes_as_member(at);
         }
     }
 

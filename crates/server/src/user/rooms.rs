@@ -54,7 +54,11 @@ impl User {
         }
         if !frame.is_named("presence") {
             cx.stats().count(Counter::MessagesOut);
-            return self.write(conn, What::Other, cx, |out| {
+            let what = match copy.place {
+                0 => What::Other,
+                _ => What::Copy,
+            };
+            return self.write(conn, what, cx, |out| {
                 room::write_copy(frame, &copy.to, out);
             });
         }

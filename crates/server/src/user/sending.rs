@@ -105,17 +105,8 @@ impl User {
             Effect::ReadMark(peer) => self.read_mark(peer, cx),
             Effect::Taken { to, source } => self.say_taken(&to, source, cx),
             Effect::NotTaken { to, answer } => self.say_not_taken(&to, answer, cx),
+            Effect::Marked { room, through } => self.is_marked(&room, through),
             Effect::Noted { room } => self.say_noted(&room, cx),
-            Effect::Follow {
-                number,
-                room,
-                mark,
-                failures,
-            } => {
-                if failures == self.failures {
-                    self.follows_as_member(number, room, mark);
-                }
-            }
             Effect::Resume { number, conn } => self.read_owed(number, conn, cx),
             Effect::NoSession { conn, previd } => self.no_session(conn, &previd, cx),
             Effect::Recorded(link, inbound) => self.recorded(link, inbound, cx),

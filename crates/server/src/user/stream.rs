@@ -313,7 +313,7 @@ impl User {
             }
             // More of it is pushed once the client has acknowledged some.
             What::Other if managed.is_some_and(|one| one.roster_owed.is_some()) => 1,
-            What::Presence | What::Gone | What::Other => bounds.ask_every,
+            What::Presence | What::Gone | What::Copy | What::Other => bounds.ask_every,
         }
     }
 
