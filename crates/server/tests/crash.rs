@@ -500,7 +500,7 @@ fn a_contact_that_could_not_be_recorded_is_recorded_before_it_is_confirmed() {
             );
         }
         let roster = juliet.ask(&mut world, GET, "id='get'");
-        let roster = roster + &juliet.expect(&mut world, ">");
+        let roster = roster + &juliet.sync(&mut world);
         assert_eq!(roster.contains("nurse@"), is_removed, "{roster}");
         // With nothing undecided it is as before.
         for id in ["once", "twice"] {
