@@ -49,8 +49,8 @@ fn marked(world: &World) -> u64 {
     store.mark_of("juliet@localhost", romeo).expect("readable")
 }
 
-/// While the store cannot be asked, 64 messages, or as many as is said, wait for that; further ones are tried again later.
-/// All of them come, once and in order.
+/// While the store cannot be asked, 64 messages, or as many as is said, wait for that; further ones
+/// are tried again later. All of them come, once and in order.
 #[test]
 fn messages_wait_for_what_the_store_says_of_their_sender_and_no_more_than_a_few() {
     for parked in [PARKED, 2] {

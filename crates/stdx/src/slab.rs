@@ -386,8 +386,8 @@ mod tests {
         held.count()
     }
 
-    /// Goal: what comes and goes in large numbers, in any order, leaves little memory behind, and no
-    /// key is handed out twice although the entries that had it are not there any more.
+    /// Goal: what comes and goes in large numbers, in any order, leaves little memory behind, and
+    /// no key is handed out twice although the entries that had it are not there any more.
     #[test]
     fn chunks_are_given_back_and_no_key_comes_again() {
         const MANY: usize = 100 * CHUNK;

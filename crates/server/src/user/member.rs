@@ -42,7 +42,8 @@ struct Member {
     /// The mark of which it is known that it is recorded.
     durable: Seq,
     /// Nothing up to here is owed, whatever can be recorded: clients have acknowledged it, or it
-    /// was written to a session in the room without stream management, or the account was no member.
+    /// was written to a session in the room without stream management, or the account was none of
+    /// its members.
     had: Seq,
     /// The record of what was acknowledged was refused: it is recorded again soon.
     is_owed: bool,

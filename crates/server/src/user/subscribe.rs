@@ -175,8 +175,8 @@ impl User {
         });
     }
 
-    /// A client is about to hear that a contact is what it is in memory, or that there is none: what
-    /// is not decided yet is recorded once more, for what came first may be refused.
+    /// A client is about to hear that a contact is what it is in memory, or that there is none:
+    /// what is not decided yet is recorded once more, for what came first may be refused.
     pub(super) fn confirm_item(&mut self, jid: &str, item: Option<&Item>) {
         match item {
             _ if self.barrier.is_open() => {}
