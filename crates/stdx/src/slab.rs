@@ -4,21 +4,17 @@
 //! removed value never reaches its successor. Entries that were once used are reused first.
 //!
 //! Storage grows by chunks instead of doubling, so a slab of a million entries never copies itself
-//! and never holds twice its need. Chunks in which nothing is left are given back each time that
-//! nearly all values have gone: a storm leaves little memory behind. Of such a chunk the highest
-//! generation is remembered.
+//! and never holds twice its need. Chunks in which nothing is left are given back, but for a few: a
+//! storm leaves no memory behind. Of such a chunk the highest generation is remembered.
 
 /// Entries in one chunk. Small enough that a slab with one value costs little.
 const CHUNK: usize = 64;
 const CHUNK_BITS: u32 = 6;
 const NONE: u32 = u32::MAX;
 
-/// So many chunks are kept in any case.
-const CHUNKS_KEPT: usize = 16;
-
-/// One of so many values of the peak is left when memory is given back: of a chunk of 64, as they
-/// go in any order, few have one by then.
-const LEFT_OF_PEAK: u32 = 16;
+/// So many chunks in which nothing is left are kept: a slab that is small, or grows and shrinks by
+/// as much, gives nothing back.
+const EMPTY_KEPT: usize = 16;
 
 /// The name of one value in a [`Slab`]: an index and the generation of the entry at that index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,19 +51,46 @@ struct Chunk<T> {
     entries: Vec<Entry<T>>,
     /// Of its entries, if it was given back and is wanted again.
     generation: u32,
+    /// Values in it.
+    len: u32,
+    /// The index of its vacant entry that is used next.
+    free: u32,
+    /// The chunks in front of it and behind it among those with a vacant entry.
+    before: u32,
+    after: u32,
 }
 
-/// Values addressed by [`Key`]. Insert, look up and remove are O(1), amortised.
+impl<T> Chunk<T> {
+    const fn new() -> Self {
+        Chunk {
+            entries: Vec::new(),
+            generation: 0,
+            len: 0,
+            free: NONE,
+            before: NONE,
+            after: NONE,
+        }
+    }
+
+    /// Whether nothing is left in it, and all of its entries may be used again.
+    fn is_empty(&self) -> bool {
+        let may_be_used = |entry: &Entry<T>| entry.generation != NONE;
+        self.len == 0 && self.entries.len() == CHUNK && self.entries.iter().all(may_be_used)
+    }
+}
+
+/// Values addressed by [`Key`]. Insert, look up and remove are O(1).
 #[derive(Debug)]
 pub struct Slab<T> {
     chunks: Vec<Chunk<T>>,
     /// Chunks that were given back.
     spare: Vec<u32>,
-    free: u32,
+    /// The first chunk with a vacant entry.
+    open: u32,
+    /// Chunks in which nothing is left and that were not given back.
+    empty: usize,
     len: u32,
     used: u32,
-    /// Most values since memory was given back last.
-    peak: u32,
 }
 
 impl<T> Default for Slab<T> {
@@ -82,10 +105,10 @@ impl<T> Slab<T> {
         Slab {
             chunks: Vec::new(),
             spare: Vec::new(),
-            free: NONE,
+            open: NONE,
+            empty: 0,
             len: 0,
             used: 0,
-            peak: 0,
         }
     }
 
@@ -101,9 +124,10 @@ impl<T> Slab<T> {
 
     /// The key that the next [`insert`](Self::insert) will return.
     pub fn next_key(&self) -> Key {
-        if let Some(entry) = self.entry(self.free) {
+        let open = self.chunks.get(self.open as usize);
+        if let Some(entry) = open.and_then(|chunk| self.entry(chunk.free)) {
             return Key {
-                index: self.free,
+                index: open.map_or(NONE, |chunk| chunk.free),
                 generation: entry.generation,
             };
         }
@@ -130,24 +154,13 @@ impl<T> Slab<T> {
     /// When 2^32 - 1 entries are in use; owners bound their slabs far below that.
     pub fn insert(&mut self, value: T) -> Key {
         self.len += 1;
-        self.peak = self.peak.max(self.len);
-        if self.free == NONE
-            && let Some(chunk) = self.spare.pop()
+        if self.open == NONE
+            && let Some(number) = self.spare.pop()
         {
-            self.take_back(chunk);
+            self.take_back(number);
         }
-        if self.free != NONE {
-            let index = self.free;
-            let chunk = &mut self.chunks[index as usize >> CHUNK_BITS];
-            let entry = &mut chunk.entries[index as usize % CHUNK];
-            if let Content::Vacant { next } = entry.content {
-                self.free = next;
-            }
-            entry.content = Content::Occupied(value);
-            return Key {
-                index,
-                generation: entry.generation,
-            };
+        if self.open != NONE {
+            return self.reuse(value);
         }
         let index = self.used;
         assert!(index < NONE, "slab is full");
@@ -155,10 +168,11 @@ impl<T> Slab<T> {
         if (index as usize).is_multiple_of(CHUNK) {
             self.chunks.push(Chunk {
                 entries: Vec::with_capacity(CHUNK),
-                generation: 0,
+                ..Chunk::new()
             });
         }
         let chunk = &mut self.chunks[index as usize >> CHUNK_BITS];
+        chunk.len += 1;
         chunk.entries.push(Entry {
             generation: 0,
             content: Content::Occupied(value),
@@ -167,6 +181,28 @@ impl<T> Slab<T> {
             index,
             generation: 0,
         }
+    }
+
+    /// Stores a value in a vacant entry of the first chunk that has one.
+    fn reuse(&mut self, value: T) -> Key {
+        let number = self.open;
+        let chunk = &mut self.chunks[number as usize];
+        if chunk.is_empty() {
+            self.empty -= 1;
+        }
+        let index = chunk.free;
+        let entry = &mut chunk.entries[index as usize % CHUNK];
+        let generation = entry.generation;
+        let content = std::mem::replace(&mut entry.content, Content::Occupied(value));
+        chunk.len += 1;
+        chunk.free = match content {
+            Content::Vacant { next } => next,
+            Content::Occupied(_) => NONE,
+        };
+        if chunk.free == NONE {
+            self.unlink(number);
+        }
+        Key { index, generation }
     }
 
     fn entry(&self, index: u32) -> Option<&Entry<T>> {
@@ -226,23 +262,28 @@ impl<T> Slab<T> {
 
     /// Takes the value out. Its key is dead from then on.
     pub fn remove(&mut self, key: Key) -> Option<T> {
-        let free = self.free;
-        let entry = self.entry_mut(key.index)?;
+        let number = key.index >> CHUNK_BITS;
+        let chunk = self.chunks.get_mut(number as usize)?;
+        let entry = chunk.entries.get_mut(key.index as usize % CHUNK)?;
         if entry.generation != key.generation || matches!(entry.content, Content::Vacant { .. }) {
             return None;
         }
         // The last generation is never handed out again: the entry retires instead of wrapping.
         let retired = entry.generation == NONE - 1;
         entry.generation = entry.generation.saturating_add(1);
-        let next = if retired { NONE } else { free };
+        let was_full = chunk.free == NONE;
+        let next = if retired { NONE } else { chunk.free };
         let content = std::mem::replace(&mut entry.content, Content::Vacant { next });
-        if !retired {
-            self.free = key.index;
-        }
+        chunk.len -= 1;
         self.len -= 1;
-        let held = self.chunks.len() - self.spare.len();
-        if self.len <= self.peak / LEFT_OF_PEAK && held > CHUNKS_KEPT {
-            self.give_back();
+        if !retired {
+            chunk.free = key.index;
+            if was_full {
+                self.link(number);
+            }
+        }
+        if self.chunks[number as usize].is_empty() {
+            self.is_emptied(number);
         }
         match content {
             Content::Occupied(value) => Some(value),
@@ -250,31 +291,43 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Gives back chunks in which nothing is left: no more remain than there are values, and a last
-    /// one. So this is not done again before about as many entries as it looks at have come and
-    /// gone. What is vacant in others is used from the lowest index on.
-    fn give_back(&mut self) {
-        self.peak = self.len;
-        self.free = NONE;
-        for number in (0..self.chunks.len()).rev() {
-            let chunk = &mut self.chunks[number];
-            let is_vacant = |entry: &Entry<T>| {
-                matches!(entry.content, Content::Vacant { .. }) && entry.generation != NONE
-            };
-            if chunk.entries.len() == CHUNK && chunk.entries.iter().all(is_vacant) {
-                let generations = chunk.entries.iter().map(|entry| entry.generation);
-                chunk.generation = generations.max().unwrap_or_default();
-                chunk.entries = Vec::new();
-                self.spare.push(number as u32);
-                continue;
-            }
-            for (at, entry) in chunk.entries.iter_mut().enumerate().rev() {
-                if is_vacant(entry) {
-                    entry.content = Content::Vacant { next: self.free };
-                    self.free = ((number << CHUNK_BITS) + at) as u32;
-                }
-            }
+    /// A chunk has a vacant entry from now on, which is used next.
+    fn link(&mut self, number: u32) {
+        let first = std::mem::replace(&mut self.open, number);
+        if let Some(first) = self.chunks.get_mut(first as usize) {
+            first.before = number;
         }
+        let chunk = &mut self.chunks[number as usize];
+        (chunk.before, chunk.after) = (NONE, first);
+    }
+
+    /// A chunk has none any more.
+    fn unlink(&mut self, number: u32) {
+        let chunk = &mut self.chunks[number as usize];
+        let (before, after) = (chunk.before, chunk.after);
+        match self.chunks.get_mut(before as usize) {
+            Some(chunk) => chunk.after = after,
+            None => self.open = after,
+        }
+        if let Some(chunk) = self.chunks.get_mut(after as usize) {
+            chunk.before = before;
+        }
+    }
+
+    /// Nothing is left in a chunk: with enough of those it is given back.
+    fn is_emptied(&mut self, number: u32) {
+        if self.empty < EMPTY_KEPT {
+            self.empty += 1;
+            return;
+        }
+        self.unlink(number);
+        let chunk = &mut self.chunks[number as usize];
+        let generations = chunk.entries.iter().map(|entry| entry.generation);
+        *chunk = Chunk {
+            generation: generations.max().unwrap_or_default(),
+            ..Chunk::new()
+        };
+        self.spare.push(number);
     }
 
     /// A chunk that was given back is wanted again.
@@ -292,7 +345,9 @@ impl<T> Slab<T> {
             },
         });
         chunk.entries = entries.collect();
-        self.free = first;
+        chunk.free = first;
+        self.empty += 1;
+        self.link(number);
     }
 
     /// All values with their keys, in index order.
@@ -404,23 +459,24 @@ mod tests {
                 assert!(seen.insert(key), "{key:?} was handed out before");
                 keys.push((key, (round, value)));
             }
-            assert!(chunks_held(&slab) <= 101 + round);
+            assert!(chunks_held(&slab) <= 100 + stays.len().div_ceil(CHUNK));
             rng.shuffle(&mut keys);
-            stays.extend(keys.pop());
+            stays.extend(keys.drain(..10));
             for (key, value) in &keys {
                 assert_eq!(slab.remove(*key), Some(*value));
-                // Or it would be looked for at each removal.
-                let few = LEFT_OF_PEAK * (slab.len + 1);
-                assert!(slab.peak <= few || chunks_held(&slab) <= CHUNKS_KEPT);
             }
             for (key, _) in &keys {
                 assert_eq!(slab.get(*key), None);
                 assert_eq!(slab.remove(*key), None);
             }
-            let few = LEFT_OF_PEAK as usize * (stays.len() + 1);
-            assert!(chunks_held(&slab) <= few, "{round}");
+            let occupied: HashSet<u32> = stays.iter().map(|(key, _)| key.index / 64).collect();
+            assert!(
+                chunks_held(&slab) <= occupied.len() + EMPTY_KEPT + 1,
+                "{round}"
+            );
             let mut left: Vec<_> = slab.iter().map(|(key, value)| (key, *value)).collect();
-            left.sort_by_key(|(_, (round, _))| *round);
+            left.sort_by_key(|(_, value)| *value);
+            stays.sort_by_key(|(_, value)| *value);
             assert_eq!(left, stays);
             let places = slab.iter_mut().map(|(key, _)| key.index);
             assert!(places.is_sorted_by(|one, next| one < next));
@@ -432,8 +488,8 @@ mod tests {
     }
 
     #[test]
-    fn a_few_chunks_are_kept() {
-        for (chunks, kept) in [(CHUNKS_KEPT, CHUNKS_KEPT), (CHUNKS_KEPT + 1, 0)] {
+    fn a_few_empty_chunks_are_kept() {
+        for (chunks, kept) in [(EMPTY_KEPT, EMPTY_KEPT), (100, EMPTY_KEPT)] {
             let mut slab = Slab::new();
             let keys: Vec<Key> = (0..chunks * CHUNK)
                 .map(|value| slab.insert(value))
@@ -442,8 +498,12 @@ mod tests {
                 slab.remove(key);
             }
             assert!(slab.is_empty());
-            assert!(chunks_held(&slab) <= kept.max(CHUNKS_KEPT), "{chunks}");
-            assert!(chunks_held(&slab) >= kept, "{chunks}");
+            assert_eq!((chunks_held(&slab), slab.empty), (kept, kept), "{chunks}");
+            // They are used before others are made.
+            for value in 0..kept * CHUNK {
+                slab.insert(value);
+            }
+            assert_eq!((chunks_held(&slab), slab.empty), (kept, 0), "{chunks}");
         }
     }
 
@@ -452,19 +512,19 @@ mod tests {
     fn a_chunk_with_a_retired_entry_stays() {
         let mut slab = Slab::new();
         let keys: Vec<Key> = (0..2_048).map(|value| slab.insert(value)).collect();
-        slab.chunks[3].entries[5].generation = NONE - 1;
+        slab.chunks[30].entries[5].generation = NONE - 1;
         for mut key in keys {
-            if key.index == 3 * CHUNK as u32 + 5 {
+            if key.index == 30 * CHUNK as u32 + 5 {
                 key.generation = NONE - 1;
             }
             slab.remove(key).expect("it is there");
         }
-        assert!(!slab.chunks[3].entries.is_empty());
+        assert!(!slab.chunks[30].entries.is_empty());
         let fresh = (0..2_048).map(|value| slab.insert(value).index);
         assert!(
             !fresh
                 .collect::<HashSet<_>>()
-                .contains(&(3 * CHUNK as u32 + 5))
+                .contains(&(30 * CHUNK as u32 + 5))
         );
     }
 }
