@@ -69,7 +69,8 @@ pub(crate) enum What {
     /// becomes of the append with it.
     Gone,
     /// A message of a room's log for a session that the room knows without stream management: it
-    /// leaves whatever becomes of the append with it, which says no more than that it was written.
+    /// leaves whatever becomes of the append with it, of which it needs nothing. That counts which
+    /// were said ahead are taken back may be part of it: then the actor starts over.
     Copy,
     /// Any other stanza.
     Other,

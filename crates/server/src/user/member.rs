@@ -45,7 +45,7 @@ struct Member {
     /// was written to a session in the room without stream management, or the account was none of
     /// its members.
     had: Seq,
-    /// The record of what was acknowledged was refused: it is recorded again soon.
+    /// The record of what clients have was refused: it is recorded again soon.
     is_owed: bool,
     /// A session of the account was in the room when it was looked at last.
     had_occupant: bool,
@@ -150,7 +150,9 @@ impl Members {
             let known = before.iter().find(|known| known.room == own.room);
             own.had = known.map_or(0, |known| known.had);
             own.mark = own.had.max(*mark);
-            own.is_owed = own.mark > own.recorded;
+            // What an occupant was written is recorded every so often, and not for this reason.
+            let was_refused = known.is_some_and(|own| own.is_owed || own.recorded > *mark);
+            own.is_owed = was_refused && own.mark > *mark;
             own
         });
         self.rooms = rooms.collect();
@@ -707,11 +709,17 @@ impl User {
         let Some(at) = self.member(room).filter(|_| !self.is_being_read()) else {
             return;
         };
+        let takers = self.plain_takers();
         let own = &mut self.log().members.rooms[at];
         let Some(reader) = &mut own.reader else {
             return;
         };
         if !matches!(reader.state, State::Asked { id, .. } if id == page.id) {
+            return;
+        }
+        if takers.is_empty() {
+            // The last one went, or its stanzas are about to be counted: then it reads by itself.
+            own.reader = None;
             return;
         }
         let before = reader.read;
@@ -723,7 +731,7 @@ impl User {
         own.mark = own.mark.max(reader.read);
         self.note_mark(at, 1);
         self.log().rooms_due = true;
-        for session in self.plain_takers() {
+        for session in takers {
             let (conn, full) = {
                 let session = &self.sessions[session];
                 (session.conn, Arc::clone(&session.full))

@@ -116,3 +116,43 @@ fn a_session_begins_to_read_where_the_account_durably_is() {
     assert_eq!(phone.said(&mut world), [1, 2, 3]);
     assert!(phone.heard.contains("<enabled"), "{}", phone.heard);
 }
+
+/// Goal: a page that was asked for while the session was not counted yet, and that comes when it is
+/// about to be, is given to nobody, and does not count as given: after a kill the session would
+/// begin behind it.
+#[test]
+fn a_page_that_comes_too_late_for_a_session_is_given_to_it_all_the_same() {
+    let mut world = World::patient(|_| ());
+    let mut romeo = room(&mut world);
+    say(&mut world, &mut romeo, 1..=3);
+    let mut phone = Phone {
+        peer: Some(world.login("juliet", "phone")),
+        token: None,
+        heard: String::new(),
+    };
+    rest(&mut world);
+    world.node().set_late_reads(true);
+    world.node().stall_reads(true);
+    phone.send("<presence/>");
+    world.work();
+    world.hold();
+    phone.send(&format!("<enable {SM} resume='true'/>"));
+    world.work();
+    world.node().stall_reads(false);
+    world.work();
+    world.node().stall_reads(true);
+    world.let_go();
+    world.work();
+    phone.read();
+    let token = phone
+        .heard
+        .split("id='")
+        .nth(1)
+        .and_then(|rest| rest.split('\'').next());
+    phone.token = Some(token.expect("it is counted").to_owned());
+    drop((phone.peer.take(), romeo));
+    world.crash();
+    phone.heard.clear();
+    phone.resume(&mut world);
+    assert_eq!(phone.said(&mut world), [1, 2, 3]);
+}
