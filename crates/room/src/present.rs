@@ -492,9 +492,14 @@ impl Room {
         self.occupants.managed()
     }
 
-    /// The last message that was sent to all: whoever enters now is owed what is behind it.
+    /// The last message that was sent to all: whoever enters now is owed what is behind it. In a
+    /// room that keeps no log, everything that was said.
     pub fn told(&self) -> u64 {
-        self.told
+        match &self.state {
+            // Not what was refused: its numbers are given out again once the room was read again.
+            Some(state) if !state.is_durable() => self.told.max(state.next_seq.saturating_sub(1)),
+            _ => self.told,
+        }
     }
 
     // === a client that comes back ===

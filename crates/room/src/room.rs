@@ -66,6 +66,8 @@ pub enum Event {
         /// It is durable. Otherwise it is certain that it never will be.
         is_committed: bool,
     },
+    /// A room that nobody is in ends, if it was to and could not ([`Room::is_to_end`]).
+    End,
     /// The service ends: everybody is told (status 332).
     Shutdown,
     /// An operator erases messages of the log.
@@ -185,6 +187,8 @@ pub struct Room {
     pub(crate) address: Arc<str>,
     pub(crate) options: Arc<Options>,
     pub(crate) state: Option<State>,
+    /// That of a room that ends, until that is durable.
+    ending: Option<Box<State>>,
     pub(crate) occupants: Occupants,
     /// What the next room at this address is made with.
     pub(crate) secret: [u8; 16],
@@ -230,6 +234,7 @@ impl Room {
             address: address.into(),
             options,
             state,
+            ending: None,
             occupants: Occupants::default(),
             secret,
             next_seq,
@@ -286,6 +291,7 @@ impl Room {
             Event::Confirmed { address } => self.confirmed(&address),
             Event::Gone { address } => self.gone(&address),
             Event::Decided { is_committed } => self.decided(is_committed, now),
+            Event::End => self.end_if_empty(),
             Event::Shutdown => self.shut_down(),
             Event::Erase { messages } => self.erase(&messages, now),
             Event::Destroy { reason } => self.destroy_for(reason.as_deref(), now),
@@ -315,9 +321,11 @@ impl Room {
                     && is_plain_message(frame)
                     && self.pending.iter().all(|pending| pending.is_message)
             }
-            Event::Gone { .. } | Event::Shutdown | Event::Erase { .. } | Event::Destroy { .. } => {
-                false
-            }
+            Event::Gone { .. }
+            | Event::End
+            | Event::Shutdown
+            | Event::Erase { .. }
+            | Event::Destroy { .. } => false,
         }
     }
 
@@ -368,9 +376,10 @@ impl Room {
         effects.into_iter().filter(tells).collect()
     }
 
-    /// Nobody is there and nothing waits for a decision: it can be evicted and loaded again.
+    /// Nobody is there, nothing waits for a decision, and it does not end: it can be evicted and
+    /// loaded again.
     pub fn is_idle(&self) -> bool {
-        self.occupants.len() == 0 && self.pending.is_empty()
+        self.occupants.len() == 0 && self.pending.is_empty() && !self.is_to_end()
     }
 
     /// Whether the session is an occupant.
@@ -531,9 +540,11 @@ impl Room {
 
     fn apply(&mut self, records: Vec<Record>) {
         let before = self.members_before(&records);
+        let told = self.told();
         for record in records {
             apply(&mut self.state, record, &self.options.limits);
         }
+        self.told = self.told.max(told);
         self.members_after(before);
     }
 
@@ -548,7 +559,10 @@ impl Room {
             let error = StanzaError::new(Condition::ResourceConstraint)
                 .with_text("The room could not keep this; try again.");
             self.refuse_with(&first.request, &error);
-            self.end_if_empty();
+            match self.ending.take() {
+                Some(state) => self.state = Some(*state),
+                None => self.end_if_empty(),
+            }
         }
         while let Some(next) = self.pending.front() {
             if !next.records.is_empty() {
@@ -632,27 +646,37 @@ impl Room {
     /// A room that nobody is in ends, unless it is persistent (section 7.14). One that was never
     /// configured ends too.
     pub(crate) fn end_if_empty(&mut self) {
-        let Some(state) = &self.state else { return };
-        if self.occupants.len() > 0 || !self.pending.is_empty() {
+        let Some(state) = self.state.take_if(|_| self.pending.is_empty()) else {
+            return;
+        };
+        if self.occupants.len() > 0 || state.config.is_persistent && !state.is_locked {
+            self.state = Some(state);
             return;
         }
-        if state.config.is_persistent && !state.is_locked {
-            return;
-        }
-        let is_durable = state.is_durable();
         self.next_seq = self.next_seq.max(state.next_seq);
-        self.state = None;
-        if is_durable {
+        if state.is_durable() {
+            self.ending = Some(Box::new(state));
             self.effects.push(Effect::Append(vec![Record::Destroyed]));
             self.pending.push_back(Pending {
                 records: vec![Record::Destroyed],
                 request: self.empty.clone(),
                 is_message: false,
-                then: Box::new(|room, _| room.effects.push(Effect::Ended)),
+                then: Box::new(|room, _| {
+                    room.ending = None;
+                    room.effects.push(Effect::Ended);
+                }),
             });
         } else {
             self.effects.push(Effect::Ended);
         }
+    }
+
+    /// Whether nobody is in a room that ends then, and that is not under way: it was refused, or
+    /// nobody has come back since the room was read.
+    pub fn is_to_end(&self) -> bool {
+        let is_empty = self.occupants.len() == 0 && self.pending.is_empty();
+        let state = self.state.as_ref();
+        is_empty && state.is_some_and(|state| !state.config.is_persistent || state.is_locked)
     }
 }
 

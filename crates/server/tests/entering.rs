@@ -1,11 +1,11 @@
-//! Many who enter one room at once: they wait for their turn, in order, as many as there are places
-//! for, while others are told that too much waits.
+//! Who enters a room that is being made, or ends. And many who enter one at once: they wait for
+//! their turn, in order, as many as there are places for, while others are told that too much waits.
 
 mod common;
 
 use std::time::Duration;
 
-use common::occupants::{Client, MUC, PERSISTENT, ROOM, configure, rest, there};
+use common::occupants::{Client, MUC, PERSISTENT, ROOM, TEMPORARY, configure, enters, rest, there};
 use common::world::{Peer, World};
 
 /// Places for whatever comes, and beyond them for those who enter or leave.
@@ -109,4 +109,65 @@ fn who_enters_waits_in_line_while_the_room_takes_nothing() {
     rest(&mut world);
     romeo.read();
     assert_eq!(entered(&romeo).last(), Some(&LAST));
+}
+
+fn is_stored(world: &World) -> bool {
+    let stored = common::store_on(&world.disk).load_room(ROOM, 0);
+    stored.expect("the store is read").1.is_some()
+}
+
+/// Goal: a room that nobody is in any more ends although that was refused at first, and leaves
+/// nothing to the next one at its address. It was gone for those who asked, and stayed in the
+/// store.
+#[test]
+fn a_room_ends_once_that_can_be_recorded() {
+    for is_full_for in [0, 10] {
+        let mut world = World::patient(|_| ());
+        let mut romeo = Client::enter(&mut world, "romeo", "romeo");
+        configure(&mut world, &mut romeo, TEMPORARY);
+        romeo.send(&format!(
+            "<message type='groupchat' to='{ROOM}'><body>1</body></message>"
+        ));
+        romeo.expect(&mut world, "<body>1</body>");
+        rest(&mut world);
+        assert!(is_stored(&world));
+        world.hold();
+        romeo.send(&format!("<presence type='unavailable' to='{ROOM}/romeo'/>"));
+        world.work();
+        world.refuse();
+        assert!(is_stored(&world));
+        world.switches().set_full(is_full_for > 0);
+        for _ in 0..is_full_for {
+            world.pass(Duration::from_secs(1));
+        }
+        world.switches().set_full(false);
+        rest(&mut world);
+        assert!(!is_stored(&world), "{is_full_for}");
+        let mut juliet = world.login("juliet", "juliet");
+        juliet.send(&enters("juliet"));
+        juliet.expect(&mut world, "code='201'");
+    }
+}
+
+/// Goal: the maker of a room is whoever entered first, not who comes before it is made.
+#[test]
+fn who_comes_while_a_room_is_being_made_is_not_its_maker() {
+    let mut world = World::patient(|_| ());
+    let mut romeo = Client::login(&mut world, "romeo", "romeo");
+    let mut juliet = world.login("juliet", "juliet");
+    world.hold();
+    romeo.send(&enters("romeo"));
+    world.work();
+    // That he is about to be there.
+    world.let_one_go();
+    juliet.send(&enters("juliet"));
+    world.work();
+    world.let_go();
+    juliet.expect(&mut world, "type='error'");
+    romeo.expect(&mut world, "<subject");
+    configure(&mut world, &mut romeo, PERSISTENT);
+    rest(&mut world);
+    let listed = common::store_on(&world.disk).room(ROOM);
+    let listed = listed.expect("the store is read").expect("it is there");
+    assert_eq!(&*listed.creator, "romeo@localhost");
 }

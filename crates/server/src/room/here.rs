@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use actor::{Context, Name};
 use delivery::{Place, RoomPage};
-use room::Event;
+use room::{Event, Room};
 use stdx::Timestamp;
 use store::{LogEntry, PageQuery, Seq, Store, StoreError};
 use wire::{Message, OfRoom, Pulled, Sitting, ToRoom};
@@ -231,6 +231,20 @@ impl RoomActor {
             self.tells_missed = true;
             cx.send_after(TELL_AGAIN, UserMsg::own(RoomMsg::TellMissed));
         }
+    }
+
+    /// A room that nobody is in, and whose end was refused, ends after a pause.
+    pub(super) fn look_at_end(&mut self, cx: &mut Context<'_, UserMsg>) {
+        if !self.ends && self.room.as_ref().is_some_and(Room::is_to_end) {
+            self.ends = true;
+            cx.send_after(KEEP_AGAIN, UserMsg::own(RoomMsg::End));
+        }
+    }
+
+    pub(super) fn end_again(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.ends = false;
+        // With something under way it is looked at again.
+        let _ = self.happens(Event::End, None, cx);
     }
 
     /// Those whose mailboxes are full still are told later ([`RoomActor::look_at_missed`]).

@@ -3,7 +3,7 @@
 
 use actor::{Context, Mail, Name, Reply};
 use delivery::{Place, Refusal};
-use room::{Event, Message};
+use room::{Event, Message, Room};
 use stdx::bugs;
 use store::{LogEntry, Seq, StoreError};
 use telemetry::Counter;
@@ -278,8 +278,9 @@ impl RoomActor {
     /// Whether a stanza may make the room that is not there; `None` if the store has to be asked.
     fn may_create(&self, delivery: &Delivery) -> Option<bool> {
         let frame = &delivery.frame;
-        let has_room = self.room.as_ref().is_none_or(|room| room.state().is_some());
-        if has_room || !enters(frame) {
+        // One that is being made, or ends, may be there or not: what comes waits for that.
+        let may_have_one = |room: &Room| room.state().is_some() || room.is_busy();
+        if self.room.as_ref().is_none_or(may_have_one) || !enters(frame) {
             return Some(false);
         }
         let from = frame.attr("from").unwrap_or_default();

@@ -71,6 +71,8 @@ pub enum RoomMsg {
     Pulled(Box<PulledPage>),
     /// Who is there may become durable now.
     KeepAgain,
+    /// It may end now, if nobody is there.
+    End,
     /// Homes that have not said whether their sessions are there may be asked again.
     AskHomes,
     /// Homes are told of copies that they have missed.
@@ -115,6 +117,8 @@ pub(crate) struct RoomActor {
     log: retention::LogState,
     /// [`RoomMsg::TellMissed`] is on its way.
     tells_missed: bool,
+    /// [`RoomMsg::End`] is.
+    ends: bool,
     /// [`RoomMsg::AskHomes`] is on its way.
     asks_homes: bool,
     /// Members who are delivered to without being there.
@@ -224,6 +228,7 @@ impl Tenant for RoomActor {
             creator: None,
             log: retention::LogState::default(),
             tells_missed: false,
+            ends: false,
             asks_homes: false,
             members: Members::default(),
             unkept: VecDeque::new(),
@@ -299,6 +304,7 @@ impl Tenant for RoomActor {
             RoomMsg::Page(page) => self.page_read(*page, cx),
             RoomMsg::Pulled(page) => self.pulled(*page, cx),
             RoomMsg::KeepAgain => self.keep_again(cx),
+            RoomMsg::End => self.end_again(cx),
             RoomMsg::AskHomes => self.ask_homes_again(cx),
             RoomMsg::TellMissed => self.tell_of_missed(cx),
             RoomMsg::MembersDue => self.members.may_go_on(),
@@ -336,6 +342,7 @@ impl Tenant for RoomActor {
 
     fn handled(&mut self, cx: &mut Context<'_, UserMsg>) {
         self.look_at_missed(cx);
+        self.look_at_end(cx);
         self.work_on_members(cx);
         self.note(cx);
         self.stop_if_unknown(cx);
@@ -372,7 +379,8 @@ impl Tenant for RoomActor {
     fn must_come_back(&self) -> bool {
         // Managed sessions are still there, and may have missed something; and of the last message
         // members hear from the next life.
-        self.room.as_ref().is_some_and(|room| room.managed() > 0) || self.owes_news()
+        let is_followed = self.room.as_ref().is_some_and(|room| room.managed() > 0);
+        is_followed || self.owes_news() || !self.members.is_idle()
     }
 
     fn ended(&mut self, reason: &Reason, cx: &mut Context<'_, UserMsg>) {

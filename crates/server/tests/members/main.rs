@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod marks;
+mod told;
 
 use std::time::Duration;
 
