@@ -1,5 +1,5 @@
 //! Who enters a room that is being made, or ends. And many who enter one at once: they wait for
-//! their turn, in order, as many as there are places for, while others are told that too much waits.
+//! their turn, in order, as many as there are places for; others are told that too much waits.
 
 mod common;
 
