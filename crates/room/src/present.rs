@@ -124,6 +124,9 @@ impl Room {
 
     /// What has to be kept of what has happened, in front of whatever leaves.
     pub(crate) fn keep(&mut self, now: Timestamp) {
+        if self.ending.is_some() {
+            return; // That may be refused; otherwise it all goes.
+        }
         let keeps = self.is_durable() && self.occupants.managed() > 0;
         match (self.occupants.tracks, keeps) {
             (false, false) => return,

@@ -188,7 +188,9 @@ pub struct Room {
     pub(crate) options: Arc<Options>,
     pub(crate) state: Option<State>,
     /// That of a room that ends, until that is durable.
-    ending: Option<Box<State>>,
+    pub(crate) ending: Option<Box<State>>,
+    /// It was to end, and that was refused.
+    owes_end: bool,
     pub(crate) occupants: Occupants,
     /// What the next room at this address is made with.
     pub(crate) secret: [u8; 16],
@@ -235,6 +237,7 @@ impl Room {
             options,
             state,
             ending: None,
+            owes_end: false,
             occupants: Occupants::default(),
             secret,
             next_seq,
@@ -376,10 +379,9 @@ impl Room {
         effects.into_iter().filter(tells).collect()
     }
 
-    /// Nobody is there, nothing waits for a decision, and it does not end: it can be evicted and
-    /// loaded again.
+    /// Nobody is there and nothing waits for a decision: it can be evicted and loaded again.
     pub fn is_idle(&self) -> bool {
-        self.occupants.len() == 0 && self.pending.is_empty() && !self.is_to_end()
+        self.occupants.len() == 0 && self.pending.is_empty()
     }
 
     /// Whether the session is an occupant.
@@ -560,7 +562,7 @@ impl Room {
                 .with_text("The room could not keep this; try again.");
             self.refuse_with(&first.request, &error);
             match self.ending.take() {
-                Some(state) => self.state = Some(*state),
+                Some(state) => (self.state, self.owes_end) = (Some(*state), true),
                 None => self.end_if_empty(),
             }
         }
@@ -649,6 +651,7 @@ impl Room {
         let Some(state) = self.state.take_if(|_| self.pending.is_empty()) else {
             return;
         };
+        self.owes_end = false;
         if self.occupants.len() > 0 || state.config.is_persistent && !state.is_locked {
             self.state = Some(state);
             return;
@@ -671,12 +674,10 @@ impl Room {
         }
     }
 
-    /// Whether nobody is in a room that ends then, and that is not under way: it was refused, or
-    /// nobody has come back since the room was read.
+    /// Whether the room was to end, that was refused, and nobody has come since: [`Event::End`] is
+    /// due after a pause.
     pub fn is_to_end(&self) -> bool {
-        let is_empty = self.occupants.len() == 0 && self.pending.is_empty();
-        let state = self.state.as_ref();
-        is_empty && state.is_some_and(|state| !state.config.is_persistent || state.is_locked)
+        self.owes_end && self.is_idle()
     }
 }
 

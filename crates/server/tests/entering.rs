@@ -141,7 +141,7 @@ fn a_room_ends_once_that_can_be_recorded() {
             world.pass(Duration::from_secs(1));
         }
         world.switches().set_full(false);
-        rest(&mut world);
+        world.pass(Duration::from_secs(6));
         assert!(!is_stored(&world), "{is_full_for}");
         let mut juliet = world.login("juliet", "juliet");
         juliet.send(&enters("juliet"));

@@ -71,6 +71,19 @@ fn a_room_that_becomes_persistent_takes_everything_along() {
     assert!(world.room.state().is_some());
 }
 
+/// Goal: whoever asks about a room that is being imported, in which nobody was yet, does not end it.
+#[test]
+fn a_room_that_was_not_opened_yet_is_left_alone() {
+    let world = persistent();
+    let records = world.journal.into_iter();
+    let records = records.filter(|record| !matches!(record, Record::Unlocked));
+    let options = Arc::new(Options::default());
+    let state = State::of(records.collect::<Vec<_>>(), &options.limits);
+    let room = Room::new(ROOM, state, options, [9; 16], 1);
+    assert!(room.state().is_some_and(|state| state.is_locked));
+    assert!(room.is_idle() && !room.is_to_end());
+}
+
 #[test]
 fn a_persistent_room_is_there_without_occupants_and_after_a_restart() {
     let mut world = persistent();

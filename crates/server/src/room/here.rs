@@ -25,6 +25,9 @@ use crate::stored::rooms::PRESENT;
 /// Pause before it is tried again to make durable who is there.
 const KEEP_AGAIN: Duration = Duration::from_millis(250);
 
+/// Pause before a room ends whose end was refused: nobody waits for that.
+const END_AGAIN: Duration = Duration::from_secs(5);
+
 /// Who is there, on its way to be durable.
 pub(super) struct Kept {
     /// What waits for it ([`crate::leaving::Leaving::wait`]).
@@ -237,14 +240,16 @@ impl RoomActor {
     pub(super) fn look_at_end(&mut self, cx: &mut Context<'_, UserMsg>) {
         if !self.ends && self.room.as_ref().is_some_and(Room::is_to_end) {
             self.ends = true;
-            cx.send_after(KEEP_AGAIN, UserMsg::own(RoomMsg::End));
+            cx.send_after(END_AGAIN, UserMsg::own(RoomMsg::End));
         }
     }
 
     pub(super) fn end_again(&mut self, cx: &mut Context<'_, UserMsg>) {
         self.ends = false;
         // With something under way it is looked at again.
-        let _ = self.happens(Event::End, None, cx);
+        if self.parked.is_none() {
+            let _ = self.happens(Event::End, None, cx);
+        }
     }
 
     /// Those whose mailboxes are full still are told later ([`RoomActor::look_at_missed`]).

@@ -352,6 +352,7 @@ impl Tenant for RoomActor {
         // Nobody is there, and nothing is under way.
         self.room.as_ref().is_none_or(Room::is_idle)
             && self.parked.is_none()
+            && !self.room.as_ref().is_some_and(Room::is_to_end)
             && self.members.is_idle()
             && !self.owes_news()
             && self.pages == 0
