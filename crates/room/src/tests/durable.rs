@@ -71,7 +71,8 @@ fn a_room_that_becomes_persistent_takes_everything_along() {
     assert!(world.room.state().is_some());
 }
 
-/// Goal: whoever asks about a room that is being imported, in which nobody was yet, does not end it.
+/// Goal: whoever asks about a room that is being imported, in which nobody was yet, does not end
+/// it.
 #[test]
 fn a_room_that_was_not_opened_yet_is_left_alone() {
     let world = persistent();
