@@ -85,6 +85,15 @@ fn fail_a_change(world: &mut World, juliet: &mut Peer) {
     rest(world);
 }
 
+/// A device whose stanzas are not counted yet, and that is not online.
+fn uncounted(world: &mut World) -> Phone {
+    Phone {
+        peer: Some(world.login("juliet", "phone")),
+        token: None,
+        heard: String::new(),
+    }
+}
+
 /// Goal: a session that begins to read while others are about to be given what waits is given it if
 /// they are not, because that could not be recorded and they went. It had begun behind it, and
 /// nobody was given it.
@@ -93,11 +102,7 @@ fn a_session_begins_to_read_where_the_account_durably_is() {
     let mut world = World::patient(|_| ());
     let mut romeo = room(&mut world);
     say(&mut world, &mut romeo, 1..=3);
-    let mut phone = Phone {
-        peer: Some(world.login("juliet", "phone")),
-        token: None,
-        heard: String::new(),
-    };
+    let mut phone = uncounted(&mut world);
     let mut tablet = world.login("juliet", "tablet");
     rest(&mut world);
     world.hold();
@@ -125,11 +130,7 @@ fn a_page_that_comes_too_late_for_a_session_is_given_to_it_all_the_same() {
     let mut world = World::patient(|_| ());
     let mut romeo = room(&mut world);
     say(&mut world, &mut romeo, 1..=3);
-    let mut phone = Phone {
-        peer: Some(world.login("juliet", "phone")),
-        token: None,
-        heard: String::new(),
-    };
+    let mut phone = uncounted(&mut world);
     rest(&mut world);
     world.node().set_late_reads(true);
     world.node().stall_reads(true);
