@@ -169,10 +169,6 @@ impl Room {
 
     fn begin_to_keep(&mut self) {
         self.occupants.tracks = true;
-        // Not what was refused: its numbers are given out again once the room was read again.
-        let state = self.state.as_ref();
-        let said = state.map_or(0, |state| state.next_seq.saturating_sub(1));
-        self.told = self.told.max(said);
         let all: Vec<Key> = self.occupants.iter().map(|(key, _)| key).collect();
         for key in all {
             let told = self.told;
@@ -495,14 +491,9 @@ impl Room {
         self.occupants.managed()
     }
 
-    /// The last message that was sent to all: whoever enters now is owed what is behind it. In a
-    /// room that keeps no log, everything that was said.
+    /// The last message that was sent to all: whoever enters now is owed what is behind it.
     pub fn told(&self) -> u64 {
-        match &self.state {
-            // Not what was refused: its numbers are given out again once the room was read again.
-            Some(state) if !state.is_durable() => self.told.max(state.next_seq.saturating_sub(1)),
-            _ => self.told,
-        }
+        self.told
     }
 
     // === a client that comes back ===

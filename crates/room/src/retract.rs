@@ -274,11 +274,11 @@ impl Room {
     /// log, which is one that others read if the room `is_durable`.
     pub(crate) fn send_to_all(&mut self, frame: Frame, place: Option<u64>, is_durable: bool) {
         let everyone = self.occupants.everyone();
-        let placed = place.filter(|_| is_durable).map(|place| crate::Placed {
+        let placed = place.map(|place| crate::Placed {
             place,
             after: std::mem::replace(&mut self.told, place),
         });
-        self.send_placed(frame, everyone, placed);
+        self.send_placed(frame, everyone, placed.filter(|_| is_durable));
     }
 }
 

@@ -195,7 +195,7 @@ pub struct Room {
     /// What the next room at this address is made with.
     pub(crate) secret: [u8; 16],
     pub(crate) next_seq: u64,
-    /// The place of the last message of the log that all were sent.
+    /// The place of the last message that all were sent, whether the log is durable yet or not.
     pub(crate) told: u64,
     pub(crate) traces: Traces,
     pending: VecDeque<Pending>,
@@ -542,11 +542,9 @@ impl Room {
 
     fn apply(&mut self, records: Vec<Record>) {
         let before = self.members_before(&records);
-        let told = self.told();
         for record in records {
             apply(&mut self.state, record, &self.options.limits);
         }
-        self.told = self.told.max(told);
         self.members_after(before);
     }
 

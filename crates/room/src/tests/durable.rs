@@ -45,7 +45,10 @@ fn a_room_that_becomes_persistent_takes_everything_along() {
         "",
         "<message type='groupchat'><subject>s</subject></message>",
     );
+    let said = world.room.state().expect("a room").next_seq - 1;
+    assert_eq!(world.room.told(), said, "nobody is owed it");
     world.configure(CRONE, &[("persistentroom", "1")]).unwrap();
+    assert_eq!(world.room.told(), said);
     same_as_journal(&world);
     world.send(HAG, "", HI);
     world.send(
