@@ -174,3 +174,53 @@ fn a_count_that_cannot_be_taken_back_is_given_to_nothing_else() {
         assert_eq!(juliet.said(), [1, 2, 3, 4, 5, 6, 7], "{stanza}");
     }
 }
+
+/// Goal: an answer that comes while an account is read again, because an append of it was refused,
+/// does not get the count that the append had for a message of a room. It was written, and the
+/// message counted as had once the process was killed.
+#[test]
+fn what_comes_while_an_account_is_read_again_is_not_taken_for_a_message() {
+    const ARCHIVE: &str = "<iq type='set' id='archive'><query xmlns='urn:xmpp:mam:2'/></iq>";
+    let mut were_read_again = 0;
+    for refused in 0..6 {
+        let mut world = World::patient(|_| ());
+        let (mut romeo, mut juliet) = in_a_row(&mut world);
+        for number in 5..=7 {
+            say(&mut world, (&mut romeo, &mut juliet), number);
+        }
+        rest(&mut world);
+        world.node().set_late_reads(true);
+        world.node().stall_reads(true);
+        juliet.send(ARCHIVE);
+        world.work();
+        assert_eq!(world.node().stall_reads(true), 1);
+        world.hold();
+        romeo.say(8);
+        world.work();
+        for _ in 0..refused {
+            world.try_one();
+        }
+        world.refuse_one();
+        world.let_go();
+        world.work();
+        // Whose append was refused is read again.
+        were_read_again += world.node().stall_reads(true) - 1;
+        world.read_now(0);
+        juliet.lose_link();
+        romeo.lose_link();
+        world.crash();
+        for client in [&mut romeo, &mut juliet] {
+            client.resume(&mut world);
+            rest(&mut world);
+        }
+        // What was refused to its sender is in no log.
+        let log = common::store_on(&world.disk).log_read(ROOM, 0, 100);
+        let log = log.expect("the store is read");
+        for client in [&mut romeo, &mut juliet] {
+            client.read();
+            let expected: Vec<usize> = (1..=log.len()).collect();
+            assert_eq!(client.said(), expected, "{refused}: {}", client.nick);
+        }
+    }
+    assert!(were_read_again >= 3, "the sender's, the room's and hers");
+}

@@ -311,8 +311,10 @@ impl User {
             UserMsg::Own(ref word) if own(word, OwnMsg::is_read_anew) => None,
             UserMsg::Oldest(_) | UserMsg::Leaves | UserMsg::CameBack(_) => None,
             UserMsg::Said(ref said) if !is_of_nodes(&said.message) => Some(msg),
+            // An answer that is written may have a count that a room's message was about to have.
             UserMsg::Said(_)
             | UserMsg::Own(_)
+            | UserMsg::Answer(_)
             | UserMsg::NewPassword(_)
             | UserMsg::KnownAddresses(_)
             | UserMsg::NextLogin

@@ -9,8 +9,8 @@ use net::ConnRef;
 use store::Record;
 use telemetry::Counter;
 
-use super::User;
 use super::barrier::{Append, Decided, Effect, Origin};
+use super::{Phase, User};
 use crate::ending::Abort;
 use crate::limits::REWRITTEN_PER_SECOND;
 use crate::message::control::Control;
@@ -102,8 +102,9 @@ impl User {
         let ticket = self.home.journal.next_ticket();
         let range = self.range();
         let journal = &self.home.journal;
-        let appended = match self.barrier.has_failed() {
-            // Behind one that failed nothing is done, although there may be room for it by now.
+        let appended = match self.barrier.has_failed() || self.is_read_again() {
+            // Behind one that failed nothing is done, although there may be room for it by now: it
+            // would say what the state in memory says, which the store is about to replace.
             true => Err(AppendError::Busy),
             false => journal.append(cx, range, self.barrier.tenure, records, ticket),
         };
@@ -261,8 +262,15 @@ impl User {
         }
         if self.barrier.is_open() {
             self.stale = false;
-            self.load(cx);
+            if !self.is_read_again() {
+                self.load(cx);
+            }
         }
+    }
+
+    /// The store is being read because an append has failed.
+    fn is_read_again(&self) -> bool {
+        self.phase == Phase::Loading && self.log.is_some()
     }
 
     fn note_failure(&self, error: AppendError, cx: &mut Context<'_, UserMsg>) {
