@@ -18,6 +18,8 @@ pub(super) enum Fate {
     Accepted,
     /// An error stanza came back.
     Refused,
+    /// One came back that says that it may have been delivered.
+    Doubtful,
 }
 
 /// A message that was sent at least once.

@@ -262,7 +262,10 @@ impl Device {
             let id = element.attr("id").and_then(|id| id.strip_prefix('r'));
             let number = id.and_then(|id| id.parse::<usize>().ok());
             if let Some(said) = number.and_then(|number| shared.history.said.get_mut(number)) {
-                said.fate = Fate::Refused;
+                said.fate = match text.contains("may have been delivered") {
+                    true => Fate::Doubtful,
+                    false => Fate::Refused,
+                };
             }
             return true;
         }
