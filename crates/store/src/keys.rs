@@ -313,6 +313,19 @@ pub(crate) fn rooms_behind(slots: &SlotKey, room_before: Option<&str>) -> (Vec<u
     (start, vec![ROOM + 1])
 }
 
+/// The run of keys of the rooms of a range that follow one, or of all.
+pub(crate) fn rooms_of(
+    slots: &SlotKey,
+    range: RangeId,
+    room_before: Option<&str>,
+) -> (Vec<u8>, Vec<u8>) {
+    let (start, _) = rooms_behind(slots, room_before);
+    let first = of_domain(ROOM, range, "");
+    let mut end = vec![ROOM];
+    end.extend_from_slice(&(range.index() + 1).to_be_bytes());
+    (start.max(first), end)
+}
+
 /// What the user directory says of an account.
 pub(crate) fn directory(slots: &SlotKey, user: &str) -> Vec<u8> {
     of_domain(DIRECTORY, slots.slot(user).range(), user)
@@ -388,12 +401,13 @@ pub(crate) fn room_part(slots: &SlotKey, room: &str, part: &str) -> Vec<u8> {
     key
 }
 
-/// The run of keys of all parts of a room.
-pub(crate) fn room_parts(slots: &SlotKey, room: &str) -> (Vec<u8>, Vec<u8>) {
-    let mut start = owned(slots, room, 1);
+/// The run of keys of a room's parts whose names begin like this.
+pub(crate) fn room_parts(slots: &SlotKey, room: &str, beginning: &str) -> (Vec<u8>, Vec<u8>) {
+    let start = room_part(slots, room, beginning);
     let mut end = start.clone();
-    start.push(ROOM);
-    end.push(ROOM + 1);
+    // Neither the tag nor any byte of a text is the highest that there is.
+    let last = end.pop();
+    end.extend(last.map(|last| last + 1));
     (start, end)
 }
 
@@ -682,7 +696,7 @@ mod tests {
         let part = room_part(&KEY, "a@b", "ax@y");
         let (_, _, rest) = parse_owned(&part).unwrap();
         assert_eq!(parse_blob(rest), Some(Blob::RoomPart("ax@y")));
-        let (start, end) = room_parts(&KEY, "a@b");
+        let (start, end) = room_parts(&KEY, "a@b", "");
         assert!(start < part && part < end);
         let listed = room(&KEY, "a@b");
         assert_eq!(parse_meta(&listed), Some(Meta::Room(slot.range(), "a@b")));

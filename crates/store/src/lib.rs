@@ -87,7 +87,7 @@ pub use journal::{
     Outcome, Position, Tenure, Writer,
 };
 pub use nodes::{ItemMeta, NodeEntry};
-pub use page::{Aged, Metadata, Page, PageQuery};
+pub use page::{Looked, Metadata, Page, PageQuery};
 pub use record::{
     Account, Item, KnownAddress, RECORD_VERSION, Record, RecordError, Roster, RosterItem,
     ScramHash, ScramKeys, Seq, Subscription,

@@ -79,11 +79,11 @@ pub struct Metadata {
     pub last_at: Timestamp,
 }
 
-/// What a look at some accounts found.
+/// What a look at some accounts, or rooms, found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Aged {
-    /// Those with entries that are too old.
-    pub users: Vec<String>,
+pub struct Looked {
+    /// Those that were looked for.
+    pub found: Vec<String>,
     /// Where the next look goes on; nothing if there are no more.
     pub last: Option<String>,
 }
@@ -275,7 +275,7 @@ impl Store {
         after: Option<&str>,
         before: Timestamp,
         limit: usize,
-    ) -> Result<Aged, StoreError> {
+    ) -> Result<Looked, StoreError> {
         let limit = limit.clamp(1, ACCOUNTS_PAGE_MAX);
         let slots = self.slot_key();
         let snapshot = self.snapshot()?;
@@ -285,17 +285,17 @@ impl Store {
             heads.push((user.to_owned(), decode_head(value, user)?));
             Ok(until(heads.len() == limit))
         })?;
-        let mut page = Aged {
+        let mut page = Looked {
             last: heads
                 .last()
                 .filter(|_| heads.len() == limit)
                 .map(|(user, _)| user.clone()),
-            users: Vec::new(),
+            found: Vec::new(),
         };
         for (user, head) in heads.into_iter().filter(|(_, head)| head.log.count > 0) {
             let first = first_entry_at(&*snapshot, &slots, &user, &head)?;
             if first.is_some_and(|at| at < before) {
-                page.users.push(user);
+                page.found.push(user);
             }
         }
         Ok(page)

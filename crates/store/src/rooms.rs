@@ -6,17 +6,18 @@
 //! for, and a list of rooms reads only the keys of the list.
 
 use serde::{Deserialize, Serialize};
+use stdx::time::Timestamp;
 
 use crate::apply::{Entity, Txn, blob};
 use crate::delivery::{EntryFlags, LogEntry, Recognition};
-use crate::engine::Space;
+use crate::engine::{Reader, Space};
 use crate::error::StoreError;
 use crate::keys;
 use crate::limits::ACCOUNTS_PAGE_MAX;
 use crate::log::read_head;
-use crate::page::PageQuery;
+use crate::page::{Looked, PageQuery};
 use crate::scan;
-use crate::slot::SlotKey;
+use crate::slot::{RangeId, SlotKey};
 use crate::state::{Kind, LogHead, VALUE_VERSION, decode, encode};
 use crate::store::{Store, blob_body, read_recognition};
 
@@ -140,7 +141,7 @@ impl Store {
         }
         let listed = snapshot.get(Space::Meta, &keys::room(&slots, room))?;
         let listed = listed.ok_or_else(|| StoreError::Corrupt(format!("{room}: is not listed")))?;
-        let (start, end) = keys::room_parts(&slots, room);
+        let (start, end) = keys::room_parts(&slots, room, "");
         let (run, all) = ((&*start, &*end), usize::MAX);
         let parts = scan::collect(&*snapshot, Space::Blob, run, all, |key, value| {
             let part = keys::parse_owned(key).and_then(|(_, _, rest)| keys::parse_blob(rest));
@@ -194,6 +195,52 @@ impl Store {
                 _ => Err(StoreError::Corrupt("key in the list of rooms".to_owned())),
             },
         )
+    }
+
+    /// Looks at the next `limit` rooms of a range, never more than [`ACCOUNTS_PAGE_MAX`], in the
+    /// order of their addresses, those that follow `after`: in which somebody has spoken at this
+    /// time or later, or which have a part whose name begins with one of these.
+    ///
+    /// # Errors
+    /// Any [`StoreError`] of a read.
+    pub fn lively_rooms(
+        &self,
+        range: RangeId,
+        after: Option<&str>,
+        (since, parts): (Timestamp, &[&str]),
+        limit: usize,
+    ) -> Result<Looked, StoreError> {
+        let limit = limit.clamp(1, ACCOUNTS_PAGE_MAX);
+        let (slots, snapshot) = (self.slot_key(), self.snapshot()?);
+        let (start, end) = keys::rooms_of(&slots, range, after);
+        let run = (&*start, &*end);
+        let rooms =
+            scan::collect(
+                &*snapshot,
+                Space::Meta,
+                run,
+                limit,
+                |key, _| match keys::parse_meta(key) {
+                    Some(keys::Meta::Room(_, room)) => Ok(room.to_owned()),
+                    _ => Err(StoreError::Corrupt("key in the list of rooms".to_owned())),
+                },
+            )?;
+        let mut looked = Looked {
+            last: rooms.last().filter(|_| rooms.len() == limit).cloned(),
+            found: Vec::new(),
+        };
+        for room in rooms {
+            let head = read_head(&*snapshot, &slots, &room)?;
+            let mut is_lively = head.is_some_and(|head| head.log.last_at >= since);
+            for part in parts {
+                let (start, end) = keys::room_parts(&slots, &room, part);
+                is_lively = is_lively || has_any(&*snapshot, Space::Blob, (&start, &end))?;
+            }
+            if is_lively {
+                looked.found.push(room);
+            }
+        }
+        Ok(looked)
     }
 
     /// A page of a domain's rooms that everybody may know of, in the order of their addresses: at
@@ -260,9 +307,14 @@ impl Store {
     }
 }
 
+fn has_any(reader: &dyn Reader, space: Space, run: (&[u8], &[u8])) -> Result<bool, StoreError> {
+    let any = scan::collect(reader, space, run, 1, |_, _| Ok(()))?;
+    Ok(!any.is_empty())
+}
+
 /// Whether a key by a room's maker says what the list of rooms says.
 pub(crate) fn is_made_by(
-    reader: &dyn crate::engine::Reader,
+    reader: &dyn Reader,
     slots: &SlotKey,
     creator: u64,
     room: &str,

@@ -535,10 +535,10 @@ impl Model {
         let is_aged = |before: Timestamp| {
             // One user at a time, until there are no more.
             let mut page = store.aged(None, before, 1).unwrap();
-            let mut found = page.users.contains(&self.user());
+            let mut found = page.found.contains(&self.user());
             while let Some(last) = page.last {
                 page = store.aged(Some(&last), before, 1).unwrap();
-                found |= page.users.contains(&self.user());
+                found |= page.found.contains(&self.user());
             }
             found
         };

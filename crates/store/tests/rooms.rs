@@ -9,7 +9,8 @@ use common::{KEY, put};
 use stdx::time::Timestamp;
 use store::limits::SEEN_MAX;
 use store::{
-    Durability, EntryFlags, ListedRoom, LogEntry, MemoryEngine, Record, RecordError, Side, Store,
+    Durability, EntryFlags, ListedRoom, LogEntry, MemoryEngine, RangeId, Record, RecordError, Side,
+    Store,
 };
 
 const COVEN: &str = "coven@conference.localhost";
@@ -36,8 +37,12 @@ fn part(room: &str, part: &str, value: &str) -> Record {
 }
 
 fn message(seq: u64, sender: &str, source: u64) -> Record {
+    message_in(COVEN, seq, (sender, source))
+}
+
+fn message_in(room: &str, seq: u64, (sender, source): (&str, u64)) -> Record {
     Record::LogAppend {
-        user: COVEN.into(),
+        user: room.into(),
         entry: LogEntry {
             seq,
             at: Timestamp::from_millis(seq as i64),
@@ -380,4 +385,49 @@ fn the_frame_of_an_entry_is_replaced_and_nothing_else() {
     assert!(report.is_good(), "{report}");
     let kept = kept.log_read("a@localhost", 0, 9).unwrap();
     assert_eq!(&*kept[0].frame, b"<gone/>");
+}
+
+#[test]
+fn a_look_at_a_range_finds_the_rooms_that_may_owe_something() {
+    const SINCE: u64 = 50;
+    let kept = store(&Arc::new(MemoryEngine::new()));
+    let rooms: Vec<String> = (0..40)
+        .map(|n| format!("r{n}@conference.localhost"))
+        .collect();
+    let mut expected = Vec::new();
+    for (n, room) in rooms.iter().enumerate() {
+        kept.bulk([make(room, HECATE, "name"), part(room, "a", "none's")])
+            .unwrap();
+        let (is_lively, more) = match n % 5 {
+            0 => (true, message_in(room, SINCE, (HECATE, 1))),
+            1 => (false, message_in(room, SINCE - 1, (HECATE, 1))),
+            2 => (true, part(room, "ohecate", "there")),
+            3 => (true, part(room, "m", "owed")),
+            _ => (false, part(room, "n", "of others")),
+        };
+        kept.bulk([more]).unwrap();
+        if is_lively {
+            expected.push(room.clone());
+        }
+    }
+    expected.sort();
+    for limit in [1, 2, 1_000] {
+        let mut all = Vec::new();
+        for range in RangeId::all() {
+            let mut after: Option<String> = None;
+            loop {
+                let owing = (Timestamp::from_millis(SINCE as i64), &["o", "m"][..]);
+                let page = kept.lively_rooms(range, after.as_deref(), owing, limit);
+                let page = page.unwrap();
+                assert!(page.found.len() <= limit);
+                all.extend(page.found);
+                match page.last {
+                    Some(last) => after = Some(last),
+                    None => break,
+                }
+            }
+        }
+        all.sort();
+        assert_eq!(all, expected, "{limit}");
+    }
 }
