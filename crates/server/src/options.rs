@@ -144,6 +144,9 @@ pub struct Waking {
     pub pace: Duration,
     /// Pause before a page that could not be read is read again.
     pub retry: Duration,
+    /// Rooms of ranges that come are loaded if somebody has spoken in them for so long: their
+    /// members may not have heard of it.
+    pub rooms: Duration,
 }
 
 impl Default for Waking {
@@ -152,6 +155,7 @@ impl Default for Waking {
             page: 256,
             pace: Duration::from_millis(5),
             retry: Duration::from_millis(500),
+            rooms: Duration::from_secs(3_600),
         }
     }
 }

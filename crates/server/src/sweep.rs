@@ -28,7 +28,7 @@ pub(crate) fn sweep(
             Ok(page) => page,
             Err(error) => return tracing::warn!(%error, "cannot look for messages too old"),
         };
-        for user in &page.users {
+        for user in &page.found {
             if !send(place, handle, user, || UserMsg::Aged, SWEEP_PACE, &is_over) {
                 return;
             }

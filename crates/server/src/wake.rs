@@ -1,16 +1,20 @@
-//! What a node does at its start for users of whom nobody has asked yet: those with sessions that
-//! can be resumed, or with messages that are not handed on (docs/delivery.md), are loaded.
+//! What a node does for entities of whom nobody has asked yet. At its start, and when ranges come to
+//! it, users are loaded with sessions that can be resumed, or with messages that are not handed on
+//! (docs/delivery.md). When ranges come, rooms are that have something to tell (docs/rooms.md): the
+//! homes of those who are there live on elsewhere, and would not ask.
 
 use std::thread;
 use std::time::Duration;
 
 use actor::{Handle, Name};
-use store::{Store, StoreError};
+use stdx::time::Timestamp;
+use store::{Looked, RangeId, Store, StoreError};
 use wire::Message;
 
 use crate::message::UserMsg;
 use crate::options::Waking;
 use crate::place::Place;
+use crate::stored::rooms::{OWED, PRESENT};
 
 /// Whether what is said to somebody who is at home here loads him for that reason alone: he may be
 /// online and not be woken yet, and would stay offline for whoever asks. Only his home knows: the
@@ -22,9 +26,7 @@ pub(crate) fn loads(place: &Place, to: &str, message: &Message) -> bool {
 /// Longest pause between two questions whether the node stops.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Wakes them, a page at a time; gives up when the node stops, which is asked before each page and
-/// often while something is waited for. What cannot be read is read again: nobody else would ask
-/// for these users.
+/// Wakes users, as [`wake_all`] does.
 pub(crate) fn wake(
     store: &Store,
     place: &Place,
@@ -32,40 +34,81 @@ pub(crate) fn wake(
     bounds: Waking,
     is_over: impl Fn() -> bool,
 ) {
-    let mut after: Option<String> = None;
-    let mut woken = 0u64;
     let page_max = bounds.page.max(1);
+    let find = |after: Option<&str>| {
+        let found = store.awake(after, page_max)?;
+        let last = found.last().filter(|_| found.len() == page_max).cloned();
+        Ok(Looked { found, last })
+    };
+    let woken = wake_all(find, (place, handle), bounds, &is_over);
+    if woken > 0 {
+        tracing::info!(users = woken, "took up what was not done");
+    }
+}
+
+/// Wakes the rooms of ranges that may owe something to those who are there, or to members: of what
+/// was said last they hear from the room, and what of it was lost with the range's last home, the
+/// room tells again once it is loaded.
+pub(crate) fn wake_rooms(
+    store: &Store,
+    (place, handle): (&Place, &Handle),
+    ranges: impl Iterator<Item = RangeId>,
+    (bounds, now): (Waking, Timestamp),
+    is_over: impl Fn() -> bool,
+) {
+    let mut woken = 0;
+    let age = i64::try_from(bounds.rooms.as_millis()).unwrap_or(i64::MAX);
+    let since = Timestamp::from_millis(now.as_millis().saturating_sub(age));
+    for range in ranges {
+        let owing = (since, &[PRESENT, OWED][..]);
+        let find = |after: Option<&str>| store.lively_rooms(range, after, owing, bounds.page);
+        woken += wake_all(find, (place, handle), bounds, &is_over);
+    }
+    if woken > 0 {
+        tracing::info!(rooms = woken, "took up rooms");
+    }
+}
+
+/// Wakes all that is found, a page at a time; gives up when the node stops, which is asked before
+/// each page and often while something is waited for. What cannot be read is read again: nobody
+/// else would ask for these.
+fn wake_all(
+    find: impl Fn(Option<&str>) -> Result<Looked, StoreError>,
+    (place, handle): (&Place, &Handle),
+    bounds: Waking,
+    is_over: &impl Fn() -> bool,
+) -> u64 {
+    let mut after: Option<String> = None;
+    let mut woken = 0;
     loop {
-        let page = match store.awake(after.as_deref(), page_max) {
+        let page = match find(after.as_deref()) {
             Ok(page) => page,
             Err(error @ StoreError::Corrupt(_)) => {
-                tracing::error!(%error, "whose sessions can be resumed is damaged: who is behind \
-                    that is taken up when somebody asks for him; `roost verify` says more");
-                return;
+                tracing::error!(%error, "the list of what is not done is damaged: what is behind \
+                    that is taken up when somebody asks for it; `roost verify` says more");
+                return woken;
             }
             Err(error) => {
-                tracing::error!(%error, "cannot read whose sessions can be resumed: tries again");
-                if is_over_within(bounds.retry, &is_over) {
-                    return;
+                tracing::error!(%error, "cannot read what is not done: tries again");
+                if is_over_within(bounds.retry, is_over) {
+                    return woken;
                 }
                 continue;
             }
         };
-        for user in &page {
-            if !send(place, handle, user, || UserMsg::Wake, bounds.pace, &is_over) {
-                return;
+        for entity in &page.found {
+            let wake = || UserMsg::Wake;
+            if !send(place, handle, entity, wake, bounds.pace, is_over) {
+                return woken;
             }
         }
-        woken += page.len() as u64;
-        if page.len() < page_max || is_over() {
-            break;
+        woken += page.found.len() as u64;
+        if page.last.is_none() || is_over() {
+            return woken;
         }
-        after = page.last().cloned();
+        after = page.last;
         // Leaves room for those who wait for the store on their own account.
         thread::sleep(bounds.pace);
-    }
-    if woken > 0 {
-        tracing::info!(users = woken, "took up what was not done");
     }
 }
 

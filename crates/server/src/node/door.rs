@@ -4,7 +4,7 @@
 //!
 //! | a range | in this order |
 //! |---|---|
-//! | comes | old tenures are forgotten, messages are taken, what waited for another node is sent, its users are woken |
+//! | comes | old tenures are forgotten, messages are taken, what waited for another node is sent, its users and rooms are woken |
 //! | goes | messages are taken no more, its entities end, their streams are told where to go |
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use actor::{Addr, Core, Handle, Mail as _, Name, ShardId};
 use net::{ConnRef, RemoteIo};
-use stdx::time::Moment;
+use stdx::time::{Clock as _, Moment};
 use store::{RangeId, Store};
 use wire::{Adopt, Errand, Join, Joined, OfRequest, Passed};
 
@@ -29,7 +29,7 @@ use crate::message::credit::Credits;
 use crate::message::{Said, UserMsg};
 use crate::place::Place;
 use crate::post::{self, Received};
-use crate::wake::{loads, wake};
+use crate::wake::{loads, wake, wake_rooms};
 use crate::web::passed;
 
 /// Pause before a shard that has no room is asked again.
@@ -403,8 +403,8 @@ fn take(said: &Mutex<Option<Said>>) -> Option<Said> {
     said.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Wakes the users of ranges as they come, and sees to what waits on the way of the node to itself,
-/// until the node stops.
+/// Wakes the users and rooms of ranges as they come, and sees to what waits on the way of the node
+/// to itself, until the node stops.
 pub(super) fn wake_those_who_come(store: &Store, door: &Door, here: &Here) {
     /// How often it is looked whether one came.
     const LOOK: Duration = Duration::from_millis(50);
@@ -425,8 +425,12 @@ pub(super) fn wake_those_who_come(store: &Store, door: &Door, here: &Here) {
         wake(store, &door.place, &door.handle, bounds, is_over);
         // The last of them are in the shards' inboxes; a moment later they are there.
         std::thread::sleep(bounds.pace);
-        for (range, time) in came {
+        for &(range, time) in &came {
             door.place.set_woken(range, time);
         }
+        let now = door.admin.clock.wall();
+        let ranges = came.iter().map(|(range, _)| *range);
+        let of_node = (&door.place, &door.handle);
+        wake_rooms(store, of_node, ranges, (bounds, now), is_over);
     }
 }
