@@ -202,6 +202,7 @@ impl Room {
         let (request, entry) = (frame.clone(), Entry { codes, ..entry });
         self.commit(records, frame, now, move |room, now| {
             room.enter(&request, entry, now);
+            room.end_if_empty();
         });
     }
 
@@ -287,10 +288,7 @@ impl Room {
         }
         let affiliation = match self.may_enter(&entry) {
             Ok(affiliation) => affiliation,
-            Err(error) => {
-                self.refuse_with(frame, &error);
-                return self.end_if_empty();
-            }
+            Err(error) => return self.refuse_with(frame, &error),
         };
         if self.must_be_followed(entry.managed) {
             let request = frame.clone();

@@ -365,6 +365,10 @@ impl Room {
             // As long as it is not written, he is lost anew with the next restart.
             let _ = self.changed(key, now);
         }
+        // A temporary room is in the store while managed sessions are there. One without them could
+        // not end.
+        let is_temporary = |state: &State| !state.config.is_persistent;
+        self.owes_end = self.occupants.len() == 0 && self.state.as_ref().is_some_and(is_temporary);
     }
 
     /// A change of affiliation may have been the last thing that was committed.

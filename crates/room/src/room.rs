@@ -189,8 +189,8 @@ pub struct Room {
     pub(crate) state: Option<State>,
     /// That of a room that ends, until that is durable.
     pub(crate) ending: Option<Box<State>>,
-    /// It was to end, and that was refused.
-    owes_end: bool,
+    /// It was to end, and that was refused, or did not come to pass before a restart.
+    pub(crate) owes_end: bool,
     pub(crate) occupants: Occupants,
     /// What the next room at this address is made with.
     pub(crate) secret: [u8; 16],
@@ -301,8 +301,8 @@ impl Room {
         }
         if !is_after_failure {
             self.unfollow(now);
-            self.keep(now);
         }
+        self.keep(now);
         Ok(std::mem::take(&mut self.effects))
     }
 
@@ -672,8 +672,8 @@ impl Room {
         }
     }
 
-    /// Whether the room was to end, that was refused, and nobody has come since: [`Event::End`] is
-    /// due after a pause.
+    /// Whether the room was to end, that was refused or did not come to pass before a restart, and
+    /// nobody has come since: [`Event::End`] is due.
     pub fn is_to_end(&self) -> bool {
         self.owes_end && self.is_idle()
     }

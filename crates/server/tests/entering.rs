@@ -116,26 +116,45 @@ fn is_stored(world: &World) -> bool {
     stored.expect("the store is read").1.is_some()
 }
 
+/// A temporary room in the store that romeo has left, and whose end was refused.
+fn a_room_that_could_not_end() -> World {
+    let mut world = World::patient(|_| ());
+    let mut romeo = Client::enter(&mut world, "romeo", "romeo");
+    configure(&mut world, &mut romeo, TEMPORARY);
+    romeo.send(&format!(
+        "<message type='groupchat' to='{ROOM}'><body>1</body></message>"
+    ));
+    romeo.expect(&mut world, "<body>1</body>");
+    rest(&mut world);
+    assert!(is_stored(&world));
+    world.hold();
+    romeo.send(&format!("<presence type='unavailable' to='{ROOM}/romeo'/>"));
+    world.work();
+    // It is recorded that he leaves.
+    world.let_one_go();
+    world.refuse_one();
+    world.let_go();
+    world.work();
+    assert!(is_stored(&world));
+    world
+}
+
+/// Juliet enters a room that was not there.
+fn makes_it_anew(world: &mut World) {
+    let mut juliet = world.login("juliet", "juliet");
+    juliet.send(&enters("juliet"));
+    let heard = juliet.expect(world, "<subject");
+    assert!(heard.contains("code='201'"), "{heard}");
+    assert!(!heard.contains("<body>"), "{heard}");
+}
+
 /// Goal: a room that nobody is in any more ends although that was refused at first, and leaves
 /// nothing to the next one at its address. It was gone for those who asked, and stayed in the
 /// store.
 #[test]
 fn a_room_ends_once_that_can_be_recorded() {
     for is_full_for in [0, 10] {
-        let mut world = World::patient(|_| ());
-        let mut romeo = Client::enter(&mut world, "romeo", "romeo");
-        configure(&mut world, &mut romeo, TEMPORARY);
-        romeo.send(&format!(
-            "<message type='groupchat' to='{ROOM}'><body>1</body></message>"
-        ));
-        romeo.expect(&mut world, "<body>1</body>");
-        rest(&mut world);
-        assert!(is_stored(&world));
-        world.hold();
-        romeo.send(&format!("<presence type='unavailable' to='{ROOM}/romeo'/>"));
-        world.work();
-        world.refuse();
-        assert!(is_stored(&world));
+        let mut world = a_room_that_could_not_end();
         world.switches().set_full(is_full_for > 0);
         for _ in 0..is_full_for {
             world.pass(Duration::from_secs(1));
@@ -143,10 +162,17 @@ fn a_room_ends_once_that_can_be_recorded() {
         world.switches().set_full(false);
         world.pass(Duration::from_secs(6));
         assert!(!is_stored(&world), "{is_full_for}");
-        let mut juliet = world.login("juliet", "juliet");
-        juliet.send(&enters("juliet"));
-        juliet.expect(&mut world, "code='201'");
+        makes_it_anew(&mut world);
     }
+}
+
+/// Goal: the same if the process is killed before the end is tried again.
+#[test]
+fn a_room_ends_after_a_kill_that_was_in_front_of_its_end() {
+    let mut world = a_room_that_could_not_end();
+    world.crash();
+    assert!(is_stored(&world));
+    makes_it_anew(&mut world);
 }
 
 /// Goal: the maker of a room is whoever entered first, not who comes before it is made.

@@ -83,7 +83,19 @@ fn a_room_that_was_not_opened_yet_is_left_alone() {
     let records = records.filter(|record| !matches!(record, Record::Unlocked));
     let options = Arc::new(Options::default());
     let state = State::of(records.collect::<Vec<_>>(), &options.limits);
-    let room = Room::new(ROOM, state, options, [9; 16], 1);
+    let mut room = Room::new(ROOM, state, options, [9; 16], 1);
+    room.recover(Vec::new(), Timestamp::from_millis(0));
+    let entry = format!(
+        "<presence from='{HAG}' to='{ROOM}/hag'><x xmlns='http://jabber.org/protocol/muc'/></presence>"
+    );
+    let entry = Event::Stanza {
+        frame: Frame::parse(entry).unwrap(),
+        may_create: true,
+        managed: None,
+        named: None,
+    };
+    let effects = room.handle(entry, Timestamp::from_millis(0)).unwrap();
+    assert!(matches!(effects[..], [Effect::Refuse { .. }]));
     assert!(room.state().is_some_and(|state| state.is_locked));
     assert!(room.is_idle() && !room.is_to_end());
 }

@@ -287,6 +287,29 @@ fn a_managed_session_is_in_a_temporary_room_once_a_restart_cannot_change_it() {
     }
 }
 
+/// Goal: nobody inherits owners, bans and archive of a temporary room whose end did not come to
+/// pass before a kill.
+#[test]
+fn a_temporary_room_that_nobody_is_in_after_a_restart_is_to_end() {
+    for is_there in [true, false] {
+        let mut world = World::new();
+        world.join_managed(CRONE, "crone", 1);
+        if !is_there {
+            world.kept.clear();
+        }
+        world.restart();
+        assert!(world.room.state().is_some());
+        assert_eq!(world.room.is_to_end(), !is_there);
+        assert!(world.event(Event::End));
+        assert_eq!(world.room.state().is_none(), !is_there);
+        assert_eq!(world.has_ended, !is_there);
+    }
+    let mut world = persistent();
+    world.kept.clear();
+    world.restart();
+    assert!(world.room.is_idle() && !world.room.is_to_end());
+}
+
 #[test]
 fn who_may_not_enter_brings_no_temporary_room_into_the_store() {
     let mut world = World::coven();
