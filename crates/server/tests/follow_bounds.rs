@@ -262,3 +262,46 @@ fn a_small_window_is_asked_for_before_it_is_full() {
         assert_eq!(juliet.said(), all, "a window of {window}");
     }
 }
+
+/// Goal: while a room cannot be read, more clients come back to it than an actor may have timers,
+/// and each is told who is there once it can be.
+#[test]
+fn more_clients_are_back_than_a_room_may_have_timers() {
+    const TIMERS: usize = 8;
+    const NAMES: [&str; TIMERS + 2] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    let mut world = World::patient(|options| options.actors.timers_max = TIMERS);
+    let mut romeo = Client::enter(&mut world, "romeo", "romeo");
+    configure(&mut world, &mut romeo, PERSISTENT);
+    let mut clients = NAMES.map(|name| {
+        world.register(name);
+        Client::enter(&mut world, name, name)
+    });
+    rest(&mut world);
+    for client in &mut clients {
+        client.lose_link();
+    }
+    romeo.lose_link();
+    world.crash();
+    rest(&mut world);
+    world.disk.faults().fail_reads(u64::MAX);
+    world.node().kill(ROOM);
+    for _ in 0..20 {
+        rest(&mut world);
+    }
+    let heard = clients.each_ref().map(|client| client.heard.len());
+    for client in &mut clients {
+        world.disk.faults().fail_reads(0);
+        client.resume(&mut world);
+        world.disk.faults().fail_reads(u64::MAX);
+    }
+    rest(&mut world);
+    world.disk.faults().fail_reads(0);
+    for _ in 0..20 {
+        rest(&mut world);
+    }
+    for (client, heard) in clients.iter_mut().zip(heard) {
+        client.read();
+        let told = &client.heard[heard..];
+        assert!(told.contains("/romeo'"), "{}: {told}", client.nick);
+    }
+}

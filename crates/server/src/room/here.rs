@@ -176,7 +176,7 @@ impl RoomActor {
         }
     }
 
-    /// A client is back. While the room cannot be read, or is busy, it is said again later.
+    /// A client is back. While the room cannot be read, or is busy, it is heard later.
     fn is_back(&mut self, who: Sitting, nick: String, cx: &mut Context<'_, UserMsg>) {
         let event = Event::Back {
             address: Arc::clone(&who.full),
@@ -184,9 +184,19 @@ impl RoomActor {
             nick: nick.clone(),
         };
         if self.life.phase != Phase::Ready || self.happens(event, None, cx).is_err() {
-            let again = Message::ToRoom(Box::new(ToRoom::Back(who, nick)));
-            let pause = self.life.home.bounds().load_retry;
-            cx.send_after(pause, UserMsg::Said(again.into()));
+            if self.back.is_empty() {
+                let pause = self.life.home.bounds().load_retry;
+                cx.send_after(pause, UserMsg::own(RoomMsg::Back));
+            }
+            // The last word of each session counts.
+            self.back.insert(Arc::clone(&who.full), (who, nick));
+        }
+    }
+
+    /// Those who could not be heard are heard now, or after a further pause.
+    pub(super) fn are_back(&mut self, cx: &mut Context<'_, UserMsg>) {
+        for (who, nick) in std::mem::take(&mut self.back).into_values() {
+            self.is_back(who, nick, cx);
         }
     }
 

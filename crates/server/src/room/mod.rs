@@ -19,8 +19,9 @@ mod listed;
 mod members;
 mod retention;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use actor::{Context, Mail, Name, Reason, Reply};
 use delivery::{Marks, Place};
@@ -29,7 +30,7 @@ use stdx::time::Moment;
 use store::limits::SEEN_MAX;
 use store::{LogEntry, LogHead, Seq, Store, StoreError, StoredRoom};
 use telemetry::{Counter, Gauge};
-use wire::Message;
+use wire::{Message, Sitting};
 
 use crate::address;
 use crate::entity::kind::Kind;
@@ -69,6 +70,8 @@ pub enum RoomMsg {
     Page(Box<archive::Page>),
     /// A page of the log that a managed session has asked for was read.
     Pulled(Box<PulledPage>),
+    /// Clients that are back may be heard now.
+    Back,
     /// Who is there may become durable now.
     KeepAgain,
     /// It may end now, if nobody is there.
@@ -123,6 +126,9 @@ pub(crate) struct RoomActor {
     asks_homes: bool,
     /// Members who are delivered to without being there.
     members: Members,
+    /// Clients that are back and were not heard yet, by their addresses: [`RoomMsg::Back`] is on its
+    /// way. No more than sessions that were there.
+    back: BTreeMap<Arc<str>, (Sitting, String)>,
     /// Who is there, as far as it was refused to make that durable, in order.
     unkept: VecDeque<Kept>,
     /// Goes in front of everything in the mailbox.
@@ -231,6 +237,7 @@ impl Tenant for RoomActor {
             ends: false,
             asks_homes: false,
             members: Members::default(),
+            back: BTreeMap::new(),
             unkept: VecDeque::new(),
             parked: None,
             pages: 0,
@@ -282,6 +289,9 @@ impl Tenant for RoomActor {
     fn ready(&mut self, cx: &mut Context<'_, UserMsg>) {
         self.recover_members();
         self.ask_homes(cx);
+        if self.room.as_ref().is_some_and(Room::is_to_end) {
+            self.end_again(cx); // Before anybody finds it.
+        }
     }
 
     fn said(&mut self, said: Said, cx: &mut Context<'_, UserMsg>) {
@@ -303,6 +313,7 @@ impl Tenant for RoomActor {
             RoomMsg::Oldest(oldest) => self.oldest_read(oldest, cx),
             RoomMsg::Page(page) => self.page_read(*page, cx),
             RoomMsg::Pulled(page) => self.pulled(*page, cx),
+            RoomMsg::Back => self.are_back(cx),
             RoomMsg::KeepAgain => self.keep_again(cx),
             RoomMsg::End => self.end_again(cx),
             RoomMsg::AskHomes => self.ask_homes_again(cx),
