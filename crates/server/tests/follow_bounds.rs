@@ -9,6 +9,7 @@ use common::occupants::{
     Client, PERSISTENT, ROOM, TEMPORARY, configure, enter_as, enters, pair, pair_in, rest, there,
 };
 use common::world::{ROSTER_SET, World};
+use telemetry::Counter;
 
 /// A session ends while the disk is full. Its home dropped the word that it has left with what it
 /// could not record, and the room showed it to everybody from then on.
@@ -304,4 +305,5 @@ fn more_clients_are_back_than_a_room_may_have_timers() {
         let told = &client.heard[heard..];
         assert!(told.contains("/romeo'"), "{}: {told}", client.nick);
     }
+    assert_eq!(world.node().stats().counter(Counter::ActorLimit), 0);
 }
