@@ -48,14 +48,14 @@ pub(crate) fn wake(
 
 /// Wakes the rooms of ranges that may owe something to those who are there, or to members: of what
 /// was said last they hear from the room, and what of it was lost with the range's last home, the
-/// room tells again once it is loaded.
+/// room tells again once it is loaded. Gives how many.
 pub(crate) fn wake_rooms(
     store: &Store,
     (place, handle): (&Place, &Handle),
     ranges: impl Iterator<Item = RangeId>,
     (bounds, now): (Waking, Timestamp),
     is_over: impl Fn() -> bool,
-) {
+) -> u64 {
     let mut woken = 0;
     let age = i64::try_from(bounds.rooms.as_millis()).unwrap_or(i64::MAX);
     let since = Timestamp::from_millis(now.as_millis().saturating_sub(age));
@@ -67,6 +67,7 @@ pub(crate) fn wake_rooms(
     if woken > 0 {
         tracing::info!(rooms = woken, "took up rooms");
     }
+    woken
 }
 
 /// Wakes all that is found, a page at a time; gives up when the node stops, which is asked before
@@ -151,7 +152,7 @@ pub(crate) fn send(
 mod tests {
     use std::cell::Cell;
 
-    use store::{Durability, FaultyEngine, MemoryEngine, SlotKey};
+    use store::{Durability, EntryFlags, FaultyEngine, LogEntry, MemoryEngine, Record, SlotKey};
 
     use super::*;
 
@@ -185,5 +186,62 @@ mod tests {
         assert_eq!(run(short, 2, u32::MAX), 2 * (2 + 1));
         assert_eq!(run(usual, u64::MAX, 3), 4);
         disk.faults().fail_reads(0);
+    }
+    /// Goal: of the rooms of a range those are loaded that may owe something, on whatever pages they
+    /// are, and no others.
+    #[test]
+    fn rooms_are_loaded_that_may_owe_something() {
+        const NOW: i64 = 10_000_000;
+        let slots = SlotKey::new([7; 16]);
+        let engine = std::sync::Arc::new(MemoryEngine::new());
+        let store = Store::with_engine(engine, Durability::Fsync, slots).unwrap();
+        let place = Place::new(slots, 1);
+        let (handle, _shards) = actor::system(actor::Options::new(1, 7));
+        let make = |n: i64, part: &str, said_at: i64| {
+            let user = format!("r{n}@conference.localhost");
+            let entry = LogEntry {
+                seq: 1,
+                at: Timestamp::from_millis(said_at),
+                flags: EntryFlags::ARCHIVED,
+                ..LogEntry::default()
+            };
+            store.bulk([
+                Record::RoomMake {
+                    user: user.clone(),
+                    creator: "hecate@localhost".to_owned(),
+                    about: vec![0],
+                },
+                Record::RoomPut {
+                    user: user.clone(),
+                    part: part.to_owned(),
+                    value: vec![1],
+                },
+                Record::LogAppend {
+                    user: (&*user).into(),
+                    entry,
+                },
+            ])
+        };
+        for n in 0..20 {
+            make(n, "0", NOW - n * 1_000).unwrap();
+        }
+        make(20, PRESENT, 0).unwrap();
+        make(21, OWED, 0).unwrap();
+        let loaded = |bounds: Waking| {
+            let now = Timestamp::from_millis(NOW);
+            let of_node = (&place, &handle);
+            wake_rooms(&store, of_node, RangeId::all(), (bounds, now), || false)
+        };
+        let usual = Waking::default();
+        for page in [1, 2, usual.page] {
+            assert_eq!(loaded(Waking { page, ..usual }), 22);
+            let rooms = Duration::from_secs(4);
+            let bounds = Waking {
+                page,
+                rooms,
+                ..usual
+            };
+            assert_eq!(loaded(bounds), 5 + 2, "none that is older");
+        }
     }
 }

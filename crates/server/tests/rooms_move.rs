@@ -5,12 +5,9 @@
 
 mod common;
 
-use std::time::Duration;
-
 use common::occupants::{PERSISTENT, ROOM, configures, enters};
-use common::two::{EDGE, Two, bodies};
+use common::two::{EDGE, Two};
 use common::{Client, managed};
-use server::Options;
 use server::admin::{Request, Response};
 use store::RangeId;
 
@@ -24,7 +21,7 @@ fn settle(two: &Two, range: RangeId, tenure: u32) {
 }
 
 /// Carol and the room are at home at the edge, and she has made it.
-fn with_room(two: &Two, is_managed: bool) -> Client {
+fn with_room(two: &Two) -> Client {
     for address in [ROOM, "carol@localhost"] {
         settle(two, two.edge.door.range(address), 6);
     }
@@ -33,10 +30,7 @@ fn with_room(two: &Two, is_managed: bool) -> Client {
         password: "secret".into(),
     });
     assert_eq!(added, Response::Ok);
-    let mut carol = match is_managed {
-        true => managed(two.edge.node(), "carol"),
-        false => Client::login(two.edge.node().addresses()[0], "carol", "a"),
-    };
+    let mut carol = managed(two.edge.node(), "carol");
     carol.send(&enters("carol"));
     carol.expect("<subject");
     carol.send(&configures(&format!("{PERSISTENT}{TO_MEMBERS}")));
@@ -85,7 +79,7 @@ fn dies_with_a_message(two: &Two, (carol, bob): (&mut Client, &mut Client)) {
 fn the_next_home_of_a_room_tells_what_the_last_one_did_not() {
     for is_member in [false, true] {
         let two = Two::start(&["bob"]);
-        let mut carol = with_room(&two, true);
+        let mut carol = with_room(&two);
         let mut bob = match is_member {
             false => managed(two.home.node(), "bob"),
             true => Client::login(two.home.node().addresses()[0], "bob", "a"),
@@ -101,26 +95,4 @@ fn the_next_home_of_a_room_tells_what_the_last_one_did_not() {
         let missed = bob.expect("<body>missed</body>");
         assert_eq!(missed.matches("<body>").count(), 1, "{missed}");
     }
-}
-
-/// Goal: a room in which nothing was said for long is not loaded for its members; these hear what
-/// they missed with the next message.
-#[test]
-fn a_room_that_was_quiet_for_long_tells_its_members_with_the_next_message() {
-    let change = |options: &mut Options| options.waking.rooms = Duration::ZERO;
-    let two = Two::start_with(&["bob"], change, net::Limits::default());
-    let mut carol = with_room(&two, false);
-    let mut bob = Client::login(two.home.node().addresses()[0], "bob", "a");
-    make_member(&mut carol, &mut bob);
-    dies_with_a_message(&two, (&mut carol, &mut bob));
-    std::thread::sleep(Duration::from_millis(300));
-    bob.send("<iq type='get' id='p' to='localhost'><ping xmlns='urn:xmpp:ping'/></iq>");
-    let heard = bob.expect("id='p'");
-    assert!(!heard.contains("<body>"), "{heard}");
-    // Nobody is in it any more: her session was not managed.
-    carol.send(&enters("carol"));
-    carol.expect("<subject");
-    says(&mut carol, "next");
-    let heard = bob.expect("<body>next</body>");
-    assert_eq!(bodies(&heard), ["missed", "next"]);
 }
