@@ -46,28 +46,21 @@ pub(crate) fn wake(
     }
 }
 
-/// Wakes the rooms of ranges that may owe something to those who are there, or to members: of what
+/// Wakes the rooms of a range that may owe something to those who are there, or to members: of what
 /// was said last they hear from the room, and what of it was lost with the range's last home, the
 /// room tells again once it is loaded. Gives how many.
 pub(crate) fn wake_rooms(
     store: &Store,
     (place, handle): (&Place, &Handle),
-    ranges: impl Iterator<Item = RangeId>,
+    range: RangeId,
     (bounds, now): (Waking, Timestamp),
     is_over: impl Fn() -> bool,
 ) -> u64 {
-    let mut woken = 0;
     let age = i64::try_from(bounds.rooms.as_millis()).unwrap_or(i64::MAX);
     let since = Timestamp::from_millis(now.as_millis().saturating_sub(age));
-    for range in ranges {
-        let owing = (since, &[PRESENT, OWED][..]);
-        let find = |after: Option<&str>| store.lively_rooms(range, after, owing, bounds.page);
-        woken += wake_all(find, (place, handle), bounds, &is_over);
-    }
-    if woken > 0 {
-        tracing::info!(rooms = woken, "took up rooms");
-    }
-    woken
+    let owing = (since, &[PRESENT, OWED][..]);
+    let find = |after: Option<&str>| store.lively_rooms(range, after, owing, bounds.page);
+    wake_all(find, (place, handle), bounds, &is_over)
 }
 
 /// Wakes all that is found, a page at a time; gives up when the node stops, which is asked before
@@ -230,7 +223,8 @@ mod tests {
         let loaded = |bounds: Waking| {
             let now = Timestamp::from_millis(NOW);
             let of_node = (&place, &handle);
-            wake_rooms(&store, of_node, RangeId::all(), (bounds, now), || false)
+            let wake = |range| wake_rooms(&store, of_node, range, (bounds, now), || false);
+            RangeId::all().map(wake).sum::<u64>()
         };
         let usual = Waking::default();
         for page in [1, 2, usual.page] {

@@ -199,7 +199,8 @@ impl Store {
 
     /// Looks at the next `limit` rooms of a range, never more than [`ACCOUNTS_PAGE_MAX`], in the
     /// order of their addresses, those that follow `after`: in which somebody has spoken at this
-    /// time or later, or which have a part whose name begins with one of these.
+    /// time or later, which have a part whose name begins with one of these, or of which that cannot
+    /// be said because they are damaged.
     ///
     /// # Errors
     /// Any [`StoreError`] of a read.
@@ -230,8 +231,11 @@ impl Store {
             found: Vec::new(),
         };
         for room in rooms {
-            let head = read_head(&*snapshot, &slots, &room)?;
-            let mut is_lively = head.is_some_and(|head| head.log.last_at >= since);
+            let mut is_lively = match read_head(&*snapshot, &slots, &room) {
+                Ok(head) => head.is_some_and(|head| head.log.last_at >= since),
+                Err(StoreError::Corrupt(_)) => true,
+                Err(error) => return Err(error),
+            };
             for part in parts {
                 let (start, end) = keys::room_parts(&slots, &room, part);
                 is_lively = is_lively || has_any(&*snapshot, Space::Blob, (&start, &end))?;

@@ -9,8 +9,8 @@ use common::{KEY, put};
 use stdx::time::Timestamp;
 use store::limits::SEEN_MAX;
 use store::{
-    Durability, EntryFlags, ListedRoom, LogEntry, MemoryEngine, RangeId, Record, RecordError, Side,
-    Store,
+    Change, Durability, Engine as _, EntryFlags, ListedRoom, LogEntry, MemoryEngine, RangeId,
+    Record, RecordError, Side, Space, Store,
 };
 
 const COVEN: &str = "coven@conference.localhost";
@@ -390,7 +390,8 @@ fn the_frame_of_an_entry_is_replaced_and_nothing_else() {
 #[test]
 fn a_look_at_a_range_finds_the_rooms_that_may_owe_something() {
     const SINCE: u64 = 50;
-    let kept = store(&Arc::new(MemoryEngine::new()));
+    let engine = Arc::new(MemoryEngine::new());
+    let kept = store(&engine);
     let rooms: Vec<String> = (0..40)
         .map(|n| format!("r{n}@conference.localhost"))
         .collect();
@@ -410,6 +411,16 @@ fn a_look_at_a_range_finds_the_rooms_that_may_owe_something() {
             expected.push(room.clone());
         }
     }
+    // Nobody knows of this one.
+    let slot = KEY.slot(&rooms[1]).index().to_be_bytes();
+    let head = Change {
+        space: Space::Head,
+        key: [&slot[..], rooms[1].as_bytes()].concat().into(),
+        value: Some([2, 0xff][..].into()),
+    };
+    engine.commit(vec![head], Durability::Memory).unwrap();
+    let kept = store(&engine); // Heads are remembered.
+    expected.push(rooms[1].clone());
     expected.sort();
     for limit in [1, 2, 1_000] {
         let mut all = Vec::new();

@@ -7,6 +7,7 @@
 //! | comes | old tenures are forgotten, messages are taken, what waited for another node is sent, its users and rooms are woken |
 //! | goes | messages are taken no more, its entities end, their streams are told where to go |
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -408,11 +409,15 @@ fn take(said: &Mutex<Option<Said>>) -> Option<Said> {
 pub(super) fn wake_those_who_come(store: &Store, door: &Door, here: &Here) {
     /// How often it is looked whether one came.
     const LOOK: Duration = Duration::from_millis(50);
+    // Users come first: of ranges that come meanwhile, too.
+    let mut rooms_due = BTreeSet::new();
     while !door.is_over() {
         here.look();
         let came = door.place.to_wake();
         if came.is_empty() {
-            std::thread::park_timeout(LOOK);
+            if !wake_rooms_of_one(store, (door, here), &mut rooms_due) {
+                std::thread::park_timeout(LOOK);
+            }
             continue;
         }
         // All who are at home here: those of earlier ranges are loaded, or have nothing to do.
@@ -425,12 +430,40 @@ pub(super) fn wake_those_who_come(store: &Store, door: &Door, here: &Here) {
         wake(store, &door.place, &door.handle, bounds, is_over);
         // The last of them are in the shards' inboxes; a moment later they are there.
         std::thread::sleep(bounds.pace);
-        for &(range, time) in &came {
+        for (range, time) in came {
             door.place.set_woken(range, time);
+            rooms_due.insert(range);
         }
-        let now = door.admin.clock.wall();
-        let ranges = came.iter().map(|(range, _)| *range);
-        let of_node = (&door.place, &door.handle);
-        wake_rooms(store, of_node, ranges, (bounds, now), is_over);
     }
+}
+
+/// Wakes the rooms of one of these ranges, unless others come. False if there is none.
+fn wake_rooms_of_one(
+    store: &Store,
+    (door, here): (&Door, &Here),
+    due: &mut BTreeSet<RangeId>,
+) -> bool {
+    let Some(range) = due.pop_first() else {
+        return false;
+    };
+    let others_come = || !door.place.to_wake().is_empty();
+    let is_over = || {
+        here.look();
+        door.is_over() || !door.has(&[range]) || others_come()
+    };
+    let (of_node, now) = ((&door.place, &door.handle), door.admin.clock.wall());
+    let woken = wake_rooms(
+        store,
+        of_node,
+        range,
+        (door.admin.options.waking, now),
+        is_over,
+    );
+    if woken > 0 {
+        tracing::info!(range = range.index(), rooms = woken, "took up rooms");
+    }
+    if others_come() {
+        due.insert(range);
+    }
+    true
 }

@@ -184,19 +184,32 @@ impl RoomActor {
             nick: nick.clone(),
         };
         if self.life.phase != Phase::Ready || self.happens(event, None, cx).is_err() {
-            if self.back.is_empty() {
-                let pause = self.life.home.bounds().load_retry;
-                cx.send_after(pause, UserMsg::own(RoomMsg::Back));
-            }
             // The last word of each session counts.
             self.back.insert(Arc::clone(&who.full), (who, nick));
+            self.hear_back_later(cx);
         }
     }
 
-    /// Those who could not be heard are heard now, or after a further pause.
+    fn hear_back_later(&mut self, cx: &mut Context<'_, UserMsg>) {
+        if !std::mem::replace(&mut self.hears_back, true) {
+            let pause = self.life.home.bounds().load_retry;
+            cx.send_after(pause, UserMsg::own(RoomMsg::Back));
+        }
+    }
+
+    /// Those who could not be heard are heard now, as many as the room may send to at a time; the
+    /// others after a further pause.
     pub(super) fn are_back(&mut self, cx: &mut Context<'_, UserMsg>) {
-        for (who, nick) in std::mem::take(&mut self.back).into_values() {
+        self.hears_back = false;
+        let mut waiting = std::mem::take(&mut self.back);
+        while !self.life.leaving.is_busy()
+            && let Some((_, (who, nick))) = waiting.pop_first()
+        {
             self.is_back(who, nick, cx);
+        }
+        self.back.append(&mut waiting);
+        if !self.back.is_empty() {
+            self.hear_back_later(cx);
         }
     }
 

@@ -126,8 +126,10 @@ pub(crate) struct RoomActor {
     asks_homes: bool,
     /// Members who are delivered to without being there.
     members: Members,
-    /// Clients that are back and were not heard yet, by their addresses: [`RoomMsg::Back`] is on its
-    /// way. No more than sessions that were there.
+    /// [`RoomMsg::Back`] is on its way.
+    hears_back: bool,
+    /// Clients that are back and were not heard yet, by their addresses. No more than sessions that
+    /// were there.
     back: BTreeMap<Arc<str>, (Sitting, String)>,
     /// Who is there, as far as it was refused to make that durable, in order.
     unkept: VecDeque<Kept>,
@@ -237,6 +239,7 @@ impl Tenant for RoomActor {
             ends: false,
             asks_homes: false,
             members: Members::default(),
+            hears_back: false,
             back: BTreeMap::new(),
             unkept: VecDeque::new(),
             parked: None,
@@ -363,6 +366,7 @@ impl Tenant for RoomActor {
         // Nobody is there, and nothing is under way.
         self.room.as_ref().is_none_or(Room::is_idle)
             && self.parked.is_none()
+            && self.back.is_empty()
             && !self.room.as_ref().is_some_and(Room::is_to_end)
             && self.members.is_idle()
             && !self.owes_news()

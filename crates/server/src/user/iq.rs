@@ -156,6 +156,8 @@ impl User {
             return;
         };
         match late.conn {
+            // Its session may have ended with the account.
+            Some(conn) if self.sessions.iter().all(|own| own.conn != conn) => {}
             Some(conn) => {
                 for stanza in &late.leading {
                     self.write(conn, What::Other, cx, |out| out.extend_from_slice(stanza));

@@ -265,6 +265,7 @@ impl User {
         cx.release();
         self.read_nodes_again(cx);
         self.go_on(cx);
+        self.give_put_off(cx);
     }
 
     /// The store is being opened again, or too much waits for it, and the mailbox is held for a
@@ -290,6 +291,7 @@ impl User {
         self.unread = self.unread.saturating_add(1);
         self.phase = Phase::Unreadable;
         cx.release();
+        self.give_put_off(cx);
     }
 
     pub(crate) fn keep_photo_hash(&mut self, hash: String) {
@@ -311,10 +313,8 @@ impl User {
             UserMsg::Own(ref word) if own(word, OwnMsg::is_read_anew) => None,
             UserMsg::Oldest(_) | UserMsg::Leaves | UserMsg::CameBack(_) => None,
             UserMsg::Said(ref said) if !is_of_nodes(&said.message) => Some(msg),
-            // An answer that is written may have a count that a room's message was about to have.
             UserMsg::Said(_)
             | UserMsg::Own(_)
-            | UserMsg::Answer(_)
             | UserMsg::NewPassword(_)
             | UserMsg::KnownAddresses(_)
             | UserMsg::NextLogin
