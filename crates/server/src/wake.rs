@@ -1,7 +1,7 @@
-//! What a node does for entities of whom nobody has asked yet. At its start, and when ranges come to
-//! it, users are loaded with sessions that can be resumed, or with messages that are not handed on
-//! (docs/delivery.md). When ranges come, rooms are that have something to tell (docs/rooms.md): the
-//! homes of those who are there live on elsewhere, and would not ask.
+//! What a node does for entities of whom nobody has asked yet. At its start, and when ranges come
+//! to it, users are loaded with sessions that can be resumed, or with messages that are not handed
+//! on (docs/delivery.md). When ranges come, rooms are that have something to tell (docs/rooms.md):
+//! the homes of those who are there live on elsewhere, and would not ask.
 
 use std::thread;
 use std::time::Duration;
@@ -180,8 +180,8 @@ mod tests {
         assert_eq!(run(usual, u64::MAX, 3), 4);
         disk.faults().fail_reads(0);
     }
-    /// Goal: of the rooms of a range those are loaded that may owe something, on whatever pages they
-    /// are, and no others.
+    /// Goal: of the rooms of a range those are loaded that may owe something, on whatever pages
+    /// they are, and no others.
     #[test]
     fn rooms_are_loaded_that_may_owe_something() {
         const NOW: i64 = 10_000_000;

@@ -85,9 +85,8 @@ fn a_room_that_was_not_opened_yet_is_left_alone() {
     let state = State::of(records.collect::<Vec<_>>(), &options.limits);
     let mut room = Room::new(ROOM, state, options, [9; 16], 1);
     room.recover(Vec::new(), Timestamp::from_millis(0));
-    let entry = format!(
-        "<presence from='{HAG}' to='{ROOM}/hag'><x xmlns='http://jabber.org/protocol/muc'/></presence>"
-    );
+    let join = "<x xmlns='http://jabber.org/protocol/muc'/>";
+    let entry = format!("<presence from='{HAG}' to='{ROOM}/hag'>{join}</presence>");
     let entry = Event::Stanza {
         frame: Frame::parse(entry).unwrap(),
         may_create: true,
