@@ -199,8 +199,8 @@ impl Store {
 
     /// Looks at the next `limit` rooms of a range, never more than [`ACCOUNTS_PAGE_MAX`], in the
     /// order of their addresses, those that follow `after`: in which somebody has spoken at this
-    /// time or later, which have a part whose name begins with one of these, or of which that cannot
-    /// be said because they are damaged.
+    /// time or later, or which have a part whose name begins with one of these. One that is damaged
+    /// is passed over: it would be read in vain.
     ///
     /// # Errors
     /// Any [`StoreError`] of a read.
@@ -233,7 +233,7 @@ impl Store {
         for room in rooms {
             let mut is_lively = match read_head(&*snapshot, &slots, &room) {
                 Ok(head) => head.is_some_and(|head| head.log.last_at >= since),
-                Err(StoreError::Corrupt(_)) => true,
+                Err(StoreError::Corrupt(_)) => continue,
                 Err(error) => return Err(error),
             };
             for part in parts {

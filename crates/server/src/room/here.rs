@@ -176,41 +176,35 @@ impl RoomActor {
         }
     }
 
-    /// A client is back. While the room cannot be read, or is busy, it is heard later.
+    /// A client is back. While the room cannot be read, or is busy, it waits until it is heard.
     fn is_back(&mut self, who: Sitting, nick: String, cx: &mut Context<'_, UserMsg>) {
         let event = Event::Back {
             address: Arc::clone(&who.full),
             number: who.number,
             nick: nick.clone(),
         };
-        if self.life.phase != Phase::Ready || self.happens(event, None, cx).is_err() {
-            // The last word of each session counts.
-            self.back.insert(Arc::clone(&who.full), (who, nick));
-            self.hear_back_later(cx);
-        }
+        // The last word of each session counts.
+        let full = Arc::clone(&who.full);
+        match self.life.phase == Phase::Ready && self.happens(event, None, cx).is_ok() {
+            true => self.back.remove(&full),
+            false => self.back.insert(full, (who, nick)),
+        };
     }
 
-    fn hear_back_later(&mut self, cx: &mut Context<'_, UserMsg>) {
-        if !std::mem::replace(&mut self.hears_back, true) {
-            let pause = self.life.home.bounds().load_retry;
-            cx.send_after(pause, UserMsg::own(RoomMsg::Back));
+    /// Hears those who wait, as many as the room may send to at a time: all that they wait for is a
+    /// message to this actor.
+    pub(super) fn hear_back(&mut self, cx: &mut Context<'_, UserMsg>) {
+        if self.back.is_empty() || self.life.phase != Phase::Ready {
+            return;
         }
-    }
-
-    /// Those who could not be heard are heard now, as many as the room may send to at a time; the
-    /// others after a further pause.
-    pub(super) fn are_back(&mut self, cx: &mut Context<'_, UserMsg>) {
-        self.hears_back = false;
         let mut waiting = std::mem::take(&mut self.back);
         while !self.life.leaving.is_busy()
+            && !self.room.as_ref().is_some_and(Room::is_busy)
             && let Some((_, (who, nick))) = waiting.pop_first()
         {
             self.is_back(who, nick, cx);
         }
         self.back.append(&mut waiting);
-        if !self.back.is_empty() {
-            self.hear_back_later(cx);
-        }
     }
 
     /// The home of a session says that it is there. Of an earlier one than the occupant that says
@@ -234,6 +228,10 @@ impl RoomActor {
     /// have said to the session that it is out, of what it sent before. It was told since that it
     /// is there, and is not put out for that: its home is asked again, behind that word.
     pub(super) fn is_gone(&mut self, who: Sitting, cx: &mut Context<'_, UserMsg>) {
+        let waits = self.back.get(&who.full);
+        if waits.is_some_and(|(own, _)| own.number == who.number) {
+            self.back.remove(&who.full);
+        }
         if self.life.phase != Phase::Ready || !self.is_occupant(&who) {
             return;
         }

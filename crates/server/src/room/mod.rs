@@ -70,8 +70,6 @@ pub enum RoomMsg {
     Page(Box<archive::Page>),
     /// A page of the log that a managed session has asked for was read.
     Pulled(Box<PulledPage>),
-    /// Clients that are back may be heard now.
-    Back,
     /// Who is there may become durable now.
     KeepAgain,
     /// It may end now, if nobody is there.
@@ -126,8 +124,6 @@ pub(crate) struct RoomActor {
     asks_homes: bool,
     /// Members who are delivered to without being there.
     members: Members,
-    /// [`RoomMsg::Back`] is on its way.
-    hears_back: bool,
     /// Clients that are back and were not heard yet, by their addresses. No more than sessions that
     /// were there.
     back: BTreeMap<Arc<str>, (Sitting, String)>,
@@ -239,7 +235,6 @@ impl Tenant for RoomActor {
             ends: false,
             asks_homes: false,
             members: Members::default(),
-            hears_back: false,
             back: BTreeMap::new(),
             unkept: VecDeque::new(),
             parked: None,
@@ -316,7 +311,6 @@ impl Tenant for RoomActor {
             RoomMsg::Oldest(oldest) => self.oldest_read(oldest, cx),
             RoomMsg::Page(page) => self.page_read(*page, cx),
             RoomMsg::Pulled(page) => self.pulled(*page, cx),
-            RoomMsg::Back => self.are_back(cx),
             RoomMsg::KeepAgain => self.keep_again(cx),
             RoomMsg::End => self.end_again(cx),
             RoomMsg::AskHomes => self.ask_homes_again(cx),
@@ -355,6 +349,7 @@ impl Tenant for RoomActor {
     }
 
     fn handled(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.hear_back(cx);
         self.look_at_missed(cx);
         self.look_at_end(cx);
         self.work_on_members(cx);
@@ -366,7 +361,6 @@ impl Tenant for RoomActor {
         // Nobody is there, and nothing is under way.
         self.room.as_ref().is_none_or(Room::is_idle)
             && self.parked.is_none()
-            && self.back.is_empty()
             && !self.room.as_ref().is_some_and(Room::is_to_end)
             && self.members.is_idle()
             && !self.owes_news()

@@ -33,8 +33,8 @@ pub(crate) struct Requests {
     /// The last one that was read was the owner's.
     was_own: bool,
     under_way: u32,
-    /// What has come while the account is read again. It counts as under way.
-    put_off: Vec<Option<LateAnswer>>,
+    /// What has come for sessions while the account is read again. It counts as under way.
+    put_off: Vec<LateAnswer>,
     /// Answers that connections may not have taken, the oldest first: what they are charged.
     untaken: Vec<(ConnRef, Charge)>,
     /// A timer is set after which it is looked again who may be asked for.
@@ -126,11 +126,18 @@ impl User {
         self.ask_next(cx);
     }
 
-    /// An answer has come. While the account is read again it waits: it might be written with a
-    /// count that the state in memory has for something else, and the store does not.
-    pub(super) fn answered(&mut self, answer: Option<LateAnswer>, cx: &mut Context<'_, UserMsg>) {
-        if self.is_being_read() {
-            return self.requests.get_or_insert_default().put_off.push(answer);
+    /// An answer has come. While the account is read again one for a session waits: it might be
+    /// written with a count that the state in memory has for something else, and the store does not.
+    pub(super) fn answered(
+        &mut self,
+        mut answer: Option<LateAnswer>,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        let is_for_session = |answer: &mut LateAnswer| answer.conn.is_some();
+        if self.is_being_read()
+            && let Some(put_off) = answer.take_if(is_for_session)
+        {
+            return self.requests.get_or_insert_default().put_off.push(put_off);
         }
         if let Some(requests) = &mut self.requests {
             requests.under_way = requests.under_way.saturating_sub(1);
@@ -146,7 +153,7 @@ impl User {
         let requests = self.requests.as_mut();
         let answers = requests.map_or_else(Vec::new, |one| std::mem::take(&mut one.put_off));
         for answer in answers {
-            self.answered(answer, cx);
+            self.answered(Some(answer), cx);
         }
     }
 
