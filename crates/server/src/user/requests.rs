@@ -127,7 +127,7 @@ impl User {
     }
 
     /// An answer has come. While the account is read again one for a session waits: it might be
-    /// written with a count that the state in memory has for something else, and the store does not.
+    /// written with a count that the state in memory has for something else, and not the store.
     pub(super) fn answered(
         &mut self,
         mut answer: Option<LateAnswer>,
