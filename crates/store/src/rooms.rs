@@ -215,17 +215,7 @@ impl Store {
         let (slots, snapshot) = (self.slot_key(), self.snapshot()?);
         let (start, end) = keys::rooms_of(&slots, range, after);
         let run = (&*start, &*end);
-        let rooms =
-            scan::collect(
-                &*snapshot,
-                Space::Meta,
-                run,
-                limit,
-                |key, _| match keys::parse_meta(key) {
-                    Some(keys::Meta::Room(_, room)) => Ok(room.to_owned()),
-                    _ => Err(StoreError::Corrupt("key in the list of rooms".to_owned())),
-                },
-            )?;
+        let rooms = names(&*snapshot, run, limit, "key in the list of rooms")?;
         let mut looked = Looked {
             last: rooms.last().filter(|_| rooms.len() == limit).cloned(),
             found: Vec::new(),
@@ -298,17 +288,22 @@ impl Store {
         let limit = limit.min(ACCOUNTS_PAGE_MAX);
         let (start, end) = keys::made_by(self.slot_key().peer(creator));
         let (run, snapshot) = ((&*start, &*end), self.snapshot()?);
-        scan::collect(
-            &*snapshot,
-            Space::Meta,
-            run,
-            limit,
-            |key, _| match keys::parse_meta(key) {
-                Some(keys::Meta::Made(_, room)) => Ok(room.to_owned()),
-                _ => Err(StoreError::Corrupt("key of a room by its maker".to_owned())),
-            },
-        )
+        names(&*snapshot, run, limit, "key of a room by its maker")
     }
+}
+
+/// The rooms that a run of keys of one kind names, at most `limit`; `what` they are.
+fn names(
+    reader: &dyn Reader,
+    run: (&[u8], &[u8]),
+    limit: usize,
+    what: &str,
+) -> Result<Vec<String>, StoreError> {
+    let name = |key: &[u8], _: &[u8]| match keys::parse_meta(key) {
+        Some(keys::Meta::Room(_, room) | keys::Meta::Made(_, room)) => Ok(room.to_owned()),
+        _ => Err(StoreError::Corrupt(what.to_owned())),
+    };
+    scan::collect(reader, Space::Meta, run, limit, name)
 }
 
 fn has_any(reader: &dyn Reader, space: Space, run: (&[u8], &[u8])) -> Result<bool, StoreError> {
