@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::place::Attempt;
+
 /// Bounds of one sender's [`crate::Outbox`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OutboxLimits {
@@ -27,7 +29,9 @@ pub struct OutboxLimits {
     pub answer_timeout: Duration,
     /// Pause before the first retry; each further pause is twice as long.
     pub retry_min: Duration,
-    /// Longest pause between two retries.
+    /// Bound of what the pause between two retries grows to. All pauses are up to half as long
+    /// again, each sender's by another part: those who are refused together, because too many ask
+    /// one destination at the same moment, do not all ask again together.
     pub retry_max: Duration,
     /// Age at which an entry that its destination does not take comes back to its sender.
     pub give_up_after: Duration,
@@ -79,9 +83,10 @@ impl OutboxLimits {
             && self.give_up_after <= self.recognised_for
     }
 
-    /// The pause before the next attempt after `failures` failed ones.
-    pub(crate) fn pause(&self, failures: u32) -> Duration {
-        pause(self.retry_min, self.retry_max, failures)
+    /// The pause before the next attempt after `failures` failed ones, in the life of `attempt`.
+    pub(crate) fn pause(&self, failures: u32, attempt: Attempt) -> Duration {
+        let pause = pause(self.retry_min, self.retry_max, failures);
+        pause + attempt.spread(pause / 2)
     }
 }
 
@@ -180,9 +185,10 @@ mod tests {
     fn pauses_double_up_to_their_bound() {
         let limits = OutboxLimits::default();
         assert!(limits.is_sound());
-        assert_eq!(limits.pause(1), limits.retry_min);
-        assert_eq!(limits.pause(3), limits.retry_min * 4);
-        assert_eq!(limits.pause(u32::MAX), limits.retry_max);
+        let first = Attempt::default();
+        assert_eq!(limits.pause(1, first), limits.retry_min);
+        assert_eq!(limits.pause(3, first), limits.retry_min * 4);
+        assert_eq!(limits.pause(u32::MAX, first), limits.retry_max);
         let limits = InboxLimits::default();
         assert_eq!(limits.pause(2), limits.retry_min * 2);
         assert_eq!(limits.pause(u32::MAX), limits.retry_max);

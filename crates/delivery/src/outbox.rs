@@ -48,9 +48,6 @@ pub use types::{
 };
 use window::Window;
 
-/// Parts of the shortest pause in which senders come back that rest at the same time.
-const SPREAD: u32 = 8;
-
 /// How far the handing over of one sender's entries is. `D` names a destination, `E` is what a
 /// recipient says when it refuses for good.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -136,8 +133,8 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
     /// as the lives of many senders differ: those whose appends found no room together do not come
     /// back together. If the machine before rested itself, this one does for no longer.
     pub fn rest(&mut self, before: &Self, now: Moment) {
-        let spread = self.attempt.life() as u32 % SPREAD;
-        let until = now + self.limits.retry_min + self.limits.retry_min * spread / SPREAD;
+        let pause = self.limits.retry_min;
+        let until = now + pause + self.attempt.spread(pause);
         self.rests_until = before.rests_until.or(Some(until));
     }
 

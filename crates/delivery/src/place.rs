@@ -1,6 +1,7 @@
 //! The numbers of delivery as types of their own, so that none is taken for another.
 
 use std::fmt;
+use std::time::Duration;
 
 /// A place in one log. Places grow; they need not be consecutive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +42,8 @@ pub struct Attempt(u64);
 impl Attempt {
     /// Each machine has so many attempts of its own, as a power of two.
     const LIFE_BITS: u32 = 32;
+    /// Different parts of a time that there are.
+    const PARTS: u64 = 64;
 
     /// The attempt with this number.
     pub const fn new(number: u64) -> Attempt {
@@ -61,6 +64,12 @@ impl Attempt {
     /// Its number.
     pub const fn number(self) -> u64 {
         self.0
+    }
+
+    /// A part of a time, below all of it, that differs between the lives of many machines: what
+    /// failed at the same moment for all of them is not tried again at the same moment.
+    pub(crate) fn spread(self, most: Duration) -> Duration {
+        most * (self.life() % Attempt::PARTS) as u32 / Attempt::PARTS as u32
     }
 
     pub(crate) fn next(&mut self) -> Attempt {

@@ -93,7 +93,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
                 }
                 None => {
                     self.unread = self.unread.saturating_add(1);
-                    self.read_again = Some(now + self.limits.pause(self.unread));
+                    self.read_again = Some(now + self.limits.pause(self.unread, self.attempt));
                     Vec::new()
                 }
             };

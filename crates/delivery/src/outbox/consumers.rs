@@ -84,7 +84,7 @@ impl<D: Copy + Ord + Debug, E> Outbox<D, E> {
     /// What a destination was handed over and did not take is read again after a pause.
     pub(super) fn retry(&mut self, dest: D, why: Refusal, now: Moment) {
         if let Some(lagging) = self.lagging.get_mut(&dest) {
-            lagging.retry(why, &self.limits, now);
+            lagging.retry(why, (&self.limits, self.attempt), now);
         }
     }
 

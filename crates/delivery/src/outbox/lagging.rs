@@ -410,7 +410,12 @@ impl Lagging {
     }
 
     /// What was handed over and not taken is read again after a pause.
-    pub(super) fn retry(&mut self, why: Refusal, limits: &OutboxLimits, now: Moment) {
+    pub(super) fn retry(
+        &mut self,
+        why: Refusal,
+        (limits, attempt): (&OutboxLimits, Attempt),
+        now: Moment,
+    ) {
         if why == Refusal::Silent
             && !bugs::is("silence_is_no_doubt")
             && let Some(last) = self.flights().last()
@@ -420,7 +425,7 @@ impl Lagging {
         self.failures = self.failures.saturating_add(1);
         self.last = Some(why);
         self.read_through = self.mark;
-        let mut until = now + limits.pause(self.failures);
+        let mut until = now + limits.pause(self.failures, attempt);
         if why == Refusal::Away {
             // It is called. An entry that is too old is tried as often as others before it goes.
             until = until.max(self.expires.unwrap_or(now + limits.give_up_after));

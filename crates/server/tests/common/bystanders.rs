@@ -27,8 +27,7 @@ const CLIENTS_MAX: usize = 16;
 const ENTER_MAX: usize = 4;
 /// Looks at a client until it gives up.
 const LOOKS_MAX: u32 = 400;
-/// How long everything may take to settle, but for a crowd that is let in by and by: longer than
-/// any pause, and than a quarantine.
+/// How long everything may take to settle: longer than any pause, and than a quarantine.
 const SETTLE: Duration = Duration::from_secs(300);
 
 /// The secret of `debug.panic_hook`: a message with it makes its recipient's actor crash.
@@ -400,17 +399,13 @@ impl Bystanders {
         clock: &VirtualClock,
         seen: &Seen,
     ) -> Vec<String> {
-        let delivery = &options.delivery;
-        // With each retry as many get in as may wait until their marks are read.
-        let rounds = self.crowd / delivery.limits.parked_max;
-        let settle_max = SETTLE + delivery.outbox.retry_max * rounds as u32;
         let limits = net::Limits::default();
         let sim = Sim::start(options, limits, store(), clock.clone(), 1, Plan::default());
         let mut sim = sim.expect("a node");
         let store = store();
         let mut passed = Duration::ZERO;
         let mut late = self.late(&store);
-        while !late.is_empty() && passed < settle_max {
+        while !late.is_empty() && passed < SETTLE {
             let step = Duration::from_millis(50);
             clock.advance(step);
             passed += step;

@@ -44,7 +44,11 @@ fn each_relation_is_looked_at() {
     );
     // While it waits, all is read again, and may be taken all the same.
     let mut waits = handed();
-    waits.retry(Refusal::Full, &OutboxLimits::default(), Moment::ZERO);
+    waits.retry(
+        Refusal::Full,
+        (&OutboxLimits::default(), Attempt::default()),
+        Moment::ZERO,
+    );
     assert_eq!((waits.read_through, waits.mark), (place(1), place(1)));
     assert!(waits.is_consistent(place(3)));
     assert!(!waits.is_consistent(place(2)));
@@ -59,7 +63,11 @@ fn an_answer_is_to_the_latest_attempt() {
     assert!(!is_it(&own, 2, 3) && !is_it(&own, 4, 4));
     assert!(own.take(place(2)));
     assert!(!is_it(&own, 2, 2), "it is taken");
-    own.retry(Refusal::Silent, &OutboxLimits::default(), Moment::ZERO);
+    own.retry(
+        Refusal::Silent,
+        (&OutboxLimits::default(), Attempt::default()),
+        Moment::ZERO,
+    );
     assert!(is_it(&own, 3, 3), "there is no later one");
     assert_eq!(own.doubt_through, place(3));
 }
@@ -136,7 +144,11 @@ fn it_has_caught_up_at_the_end_of_the_log() {
 fn only_a_pause_ends_at_once() {
     let mut own = handed();
     assert!(!own.retry_now() && !own.is_idle());
-    own.retry(Refusal::Full, &OutboxLimits::default(), Moment::ZERO);
+    own.retry(
+        Refusal::Full,
+        (&OutboxLimits::default(), Attempt::default()),
+        Moment::ZERO,
+    );
     assert!(own.retry_now() && own.is_idle());
     assert!(!own.retry_now());
     own.close();
@@ -153,7 +165,7 @@ fn one_entry_is_asked_for_after_a_failure() {
     let mut id = ReadId::default();
     let mut own = Lagging::recovered(place(3), 1, place(6));
     assert_eq!(own.read(id.next(), &limits), (place(3), 8));
-    own.retry(Refusal::Full, &limits, Moment::ZERO);
+    own.retry(Refusal::Full, (&limits, Attempt::default()), Moment::ZERO);
     assert!(own.retry_now());
     assert_eq!(own.read(id.next(), &limits), (place(3), 1));
 }
@@ -166,7 +178,11 @@ fn only_silence_is_a_doubt() {
         (Refusal::Final, 0),
     ] {
         let mut own = handed();
-        own.retry(why, &OutboxLimits::default(), Moment::ZERO);
+        own.retry(
+            why,
+            (&OutboxLimits::default(), Attempt::default()),
+            Moment::ZERO,
+        );
         assert_eq!(own.doubt_through, place(doubt), "{why:?}");
         assert_eq!((own.failures, own.last), (1, Some(why)));
     }

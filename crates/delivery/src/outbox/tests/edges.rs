@@ -74,7 +74,28 @@ fn it_rests_after_an_append_that_failed() {
     let life = Attempt::new(7 << 32);
     let mut other = Sender::recover(limits, life, marks, 0, []);
     other.rest(&at_rest(0), Moment::ZERO);
-    assert_eq!(other.deadline(), Some(until + limits.retry_min * 7 / 8));
+    assert_eq!(other.deadline(), Some(until + limits.retry_min * 7 / 64));
+}
+
+/// They would be refused together again, and each time only as many get in as there is room for.
+#[test]
+fn those_who_are_refused_together_come_back_one_by_one() {
+    let limits = OutboxLimits::default();
+    let pause = |life: u64, times: u32| {
+        let (ends, lagging) = ((place(1), place(1)), [(1, place(0), 1)]);
+        let mut outbox = Sender::recover(limits, Attempt::of_life(life), ends, 1, lagging);
+        (0..times).for_each(|_| outbox.retry(1, Refusal::Full, Moment::ZERO));
+        let due = outbox.deadline().expect("it is tried again");
+        due.saturating_since(Moment::ZERO)
+    };
+    for (times, shortest) in [(1, limits.retry_min), (20, limits.retry_max)] {
+        let mut pauses: Vec<Duration> = (0..64).map(|life| pause(life, times)).collect();
+        assert_eq!(pauses[0], shortest);
+        pauses.sort_unstable();
+        pauses.dedup();
+        assert_eq!(pauses.len(), 64, "{times}");
+        assert!(pauses[63] < shortest * 3 / 2, "{times}");
+    }
 }
 
 /// The log is read on while there is more of it, one page at a time, and after a read that failed
