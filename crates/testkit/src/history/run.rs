@@ -803,6 +803,7 @@ impl Rig {
             has_ordered_ids: self.is_roost,
             may_refuse: self.plan.may_refuse(),
             absent: self.plan.absent(),
+            ranges_move: self.plan.faults.moves,
         };
         checker::check(&self.history, &finals, rules)
     }

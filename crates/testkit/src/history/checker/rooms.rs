@@ -161,6 +161,7 @@ mod tests {
             has_ordered_ids: true,
             may_refuse: false,
             absent: Some(0),
+            ranges_move: false,
         };
         let view = View::new(&history, &finals, rules);
         let mut found = occupants_hear_all_of_it_in_one_order(&view);
