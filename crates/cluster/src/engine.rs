@@ -1,6 +1,7 @@
 //! The engine's client: the few requests that the journal and the map make of it. The only module
 //! beside its own parts that names async-nats. Owns what each answer means; decides nothing.
 
+mod access;
 mod map;
 mod object;
 mod parts;
@@ -8,6 +9,7 @@ mod setup;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use access::Access;
 pub use map::{Bucket, Change, Entry, Put, Watch};
 pub(crate) use parts::PARTS_KEPT;
 
@@ -17,11 +19,8 @@ use std::time::Duration;
 use async_nats::connection::State;
 use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::{self, ErrorCode, stream};
-use async_nats::{
-    Client, ConnectOptions, HeaderMap, Request, ServerAddr, client::RequestErrorKind, header,
-};
+use async_nats::{Client, ConnectOptions, HeaderMap, Request, client::RequestErrorKind, header};
 use bytes::Bytes;
-use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
 use crate::journal::{Answer, Found, Publish, Seq};
@@ -34,6 +33,8 @@ pub struct Options {
     /// host if it asks (what a URL does not allow there as `%` and two digits), or `token@`. What
     /// the first one says that says anything goes for all.
     pub servers: Vec<String>,
+    /// Files by which a node and these servers know each other. Default: none.
+    pub access: Access,
     /// Longest wait for a connection to one of them, and for its greeting. Default: 2 s.
     pub connect_within: Duration,
     /// Pause between pings. A server that has answered none of three is left for another one: one
@@ -58,6 +59,7 @@ impl Options {
     pub fn new(servers: Vec<String>) -> Options {
         Options {
             servers,
+            access: Access::default(),
             connect_within: Duration::from_secs(2),
             ping_every: Duration::from_millis(500),
             answer_within: Duration::from_secs(2),
@@ -187,34 +189,20 @@ fn answer(reply: &[u8]) -> Answer {
     }
 }
 
-/// The engine's client does not do what an address says of a user.
-fn log_in(connect: ConnectOptions, servers: &[String]) -> ConnectOptions {
-    let mut servers = servers.iter().filter_map(|server| server.parse().ok());
-    let Some(server) = servers.find(ServerAddr::has_user_pass) else {
-        return connect;
-    };
-    let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    let user = plain(server.username().unwrap_or_default());
-    match server.password() {
-        Some(password) => connect.user_and_password(user, plain(password)),
-        None => connect.token(user),
-    }
-}
-
 impl Engine {
     /// Connects. The connection is made anew by itself whenever it is lost.
     ///
     /// # Errors
-    /// [`EngineError::Unreachable`] if no server answers in time.
+    /// [`EngineError::Unreachable`] if no server answers in time, or lets this node in;
+    /// [`EngineError::File`] if a file of [`Access`] is of no use.
     pub async fn connect(options: &Options, layout: Layout) -> Result<Engine, EngineError> {
         let connect = ConnectOptions::new()
             .name("roost")
             .connection_timeout(options.connect_within)
             .ping_interval(options.ping_every)
             .request_timeout(Some(options.answer_within));
-        let connected = log_in(connect, &options.servers)
-            .connect(options.servers.clone())
-            .await;
+        let connect = options.access.apply(connect, &options.servers).await?;
+        let connected = connect.connect(options.servers.clone()).await;
         let client = connected.map_err(|error| EngineError::Unreachable(error.to_string()))?;
         let mut jetstream = jetstream::new(client.clone());
         jetstream.set_timeout(options.answer_within);

@@ -228,6 +228,10 @@ impl Config {
             &mut cluster.certificate,
             &mut cluster.key,
             &mut cluster.ca,
+            &mut cluster.engine_ca,
+            &mut cluster.engine_certificate,
+            &mut cluster.engine_key,
+            &mut cluster.engine_credentials,
         ];
         for path in paths {
             *path = path.take().map(|path| folder.join(path));
@@ -440,6 +444,17 @@ impl Config {
             refuse(format!(
                 "`cluster.engine` {one:?} is no server: write nats://host:4222, or tls://"
             ));
+        }
+        if cluster.engine_certificate.is_some() != cluster.engine_key.is_some() {
+            let message = "`cluster.engine_certificate` and `cluster.engine_key` belong together: \
+                           give both, or none";
+            refuse(message.to_owned());
+        }
+        let has_user = cluster.engine.iter().any(|one| one.contains('@'));
+        if has_user && cluster.engine_credentials.is_some() {
+            let message = "`cluster.engine_credentials` says who this node is: leave the user \
+                           before the host out of `cluster.engine`";
+            refuse(message.to_owned());
         }
         if chaos.enabled || !debug.commit_delay.is_zero() {
             let message = "`chaos.enabled` and `debug.commit_delay` disturb a journal that stands \

@@ -78,7 +78,7 @@ pub(crate) fn join(config: &Config) -> Result<Option<Joined>, Failure> {
     let failed = |why: String| Failure::Failed(why);
     let credentials = credentials::load(config).map_err(failed)?;
     let layout = node::layout(config).map_err(|error| failed(error.to_string()))?;
-    let engine = engine::Options::new(settings.engine.clone());
+    let engine = node::engine(config);
     check(config, &engine, &layout)?;
     let made = node::random_key().map_err(|error| failed(error.to_string()))?;
     let deployment = deployment::join(&engine, &layout, made);

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use cluster::engine::{self, Access};
 use cluster::layout::{Layout, LayoutError};
 use server::admin::Admin;
 pub(crate) use server::admin::{EraseFrom, Erased, ImportOrder, Request, Response, Status};
@@ -379,6 +380,21 @@ pub(crate) fn connections_max(config: &Config) -> usize {
 pub(crate) fn layout(config: &Config) -> Result<Layout, LayoutError> {
     let cluster = &config.settings.cluster;
     Layout::new(&cluster.deployment, cluster.streams)
+}
+
+/// How the engine of the configuration's cluster is reached.
+pub(crate) fn engine(config: &Config) -> engine::Options {
+    let cluster = &config.settings.cluster;
+    let certificate = cluster.engine_certificate.clone();
+    let access = Access {
+        ca: cluster.engine_ca.clone(),
+        certificate: certificate.zip(cluster.engine_key.clone()),
+        credentials: cluster.engine_credentials.clone(),
+    };
+    engine::Options {
+        access,
+        ..engine::Options::new(cluster.engine.clone())
+    }
 }
 
 /// A key for the slot hash of a new deployment.

@@ -5,6 +5,7 @@
 
 mod grow;
 mod nodes;
+mod secured;
 mod servers;
 
 use std::sync::Arc;
@@ -81,6 +82,83 @@ fn an_engine_may_ask_for_a_password() {
 }
 
 /// Goal: a server that stores nothing is named, and keeps no node from starting while the others
+/// Goal: an engine that speaks TLS, asks for certificates, and knows its users by JWTs keeps streams
+/// for who has the files; who lacks one, or has that of another engine, is told why he is not let
+/// in, and whoever has given files connects to no server without TLS.
+#[test]
+fn an_engine_may_ask_for_certificates_and_jwts() {
+    let servers = Servers::start_secured();
+    servers.create(&layout());
+    servers.ask(&layout(), async |engine| {
+        assert_eq!(engine.bounds(STREAM).await, Some((0, 0)));
+    });
+    let files = servers.secured();
+    let refused = |change: &dyn Fn(&mut Access)| {
+        let mut options = servers.options();
+        change(&mut options.access);
+        let connected = servers::runtime().block_on(Engine::connect(&options, layout()));
+        match connected {
+            Ok(_) => panic!("he is let in"),
+            Err(error) => error.to_string(),
+        }
+    };
+    let other = (files.file("other.chain"), files.file("other.key"));
+    let cases: [(&dyn Fn(&mut Access), &str); 10] = [
+        (
+            &|own| own.ca = Some(files.file("other.ca")),
+            "UnknownIssuer",
+        ),
+        (&|own| own.ca = None, "UnknownIssuer"),
+        (&|own| own.certificate = None, "CertificateRequired"),
+        (&|own| own.certificate = Some(other.clone()), "fatal alert"),
+        (&|own| own.credentials = None, "authorization"),
+        (
+            &|own| own.credentials = Some(files.file("other.creds")),
+            "authorization",
+        ),
+        (
+            &|own| own.ca = Some(files.file("none")),
+            "cluster.engine_ca",
+        ),
+        (
+            &|own| own.ca = Some(files.file("own.key")),
+            "no certificate in PEM",
+        ),
+        (
+            &|own| own.credentials = Some(files.file("own.ca")),
+            "cluster.engine_credentials",
+        ),
+        (
+            &|own| own.certificate = Some((files.file("own.chain"), files.file("own.chain"))),
+            "no private key in PEM",
+        ),
+    ];
+    for (change, expected) in cases {
+        let why = refused(change);
+        assert!(why.contains(expected), "{expected}: {why}");
+    }
+    let plain = Servers::start(true);
+    for access in [
+        Access {
+            credentials: None,
+            certificate: None,
+            ..files.access()
+        },
+        Access {
+            credentials: None,
+            ca: None,
+            ..files.access()
+        },
+    ] {
+        let options = engine::Options {
+            access,
+            ..plain.options()
+        };
+        let connected = servers::runtime().block_on(Engine::connect(&options, layout()));
+        assert!(matches!(connected, Err(EngineError::Unreachable(_))));
+    }
+}
+
 /// do.
 #[test]
 fn a_server_without_jetstream_is_away() {
@@ -580,8 +658,8 @@ fn nodes_with_a_map_find_homes() {
     });
 }
 
-/// Goal: an entry that an operator deleted is none: a node that lives makes its own again, one that
-/// has gone is in no view of the map, and may come back under its name.
+/// Goal: an entry that an operator deleted is none: a node that lives makes its own again. One that
+/// has gone is forgotten, and only such a one; it may come back under its name.
 #[test]
 fn an_entry_that_was_deleted_is_none() {
     let servers = Servers::start(true);

@@ -13,6 +13,8 @@ use cluster::layout::Layout;
 use cluster::observe;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::secured::Secured;
+
 const SERVERS: usize = 3;
 
 /// What their clients have to know, and the same where an address has it.
@@ -27,6 +29,8 @@ pub(crate) struct Servers {
     syncs: bool,
     /// Clients are told of the other servers, and go there if theirs falls silent.
     tells: bool,
+    /// They ask for certificates and JWTs, and not for a password.
+    secured: Option<Secured>,
 }
 
 /// The server that `make test` installs, or the one that `NATS_SERVER` names.
@@ -54,18 +58,25 @@ fn free_ports(count: usize) -> Vec<u16> {
 impl Servers {
     /// Starts them and waits until streams can be made.
     pub(crate) fn start(syncs: bool) -> Servers {
-        Servers::with(syncs, true)
+        Servers::with(syncs, true, false)
+    }
+
+    /// The same, which ask for certificates and JWTs.
+    pub(crate) fn start_secured() -> Servers {
+        Servers::with(true, true, true)
     }
 
     /// The same, of which none tells clients of the others: who knows a server knows that one.
     pub(crate) fn start_untold() -> Servers {
-        Servers::with(true, false)
+        Servers::with(true, false, false)
     }
 
-    fn with(syncs: bool, tells: bool) -> Servers {
+    fn with(syncs: bool, tells: bool, is_secured: bool) -> Servers {
         let ports = free_ports(3 * SERVERS);
+        let folder = tempfile::tempdir().unwrap();
         let mut servers = Servers {
-            folder: tempfile::tempdir().unwrap(),
+            secured: is_secured.then(|| Secured::new(folder.path())),
+            folder,
             binary: binary(),
             ports: ports.chunks(3).map(|p| [p[0], p[1], p[2]]).collect(),
             running: (0..SERVERS).map(|_| None).collect(),
@@ -103,12 +114,15 @@ impl Servers {
             true => format!("jetstream {{ store_dir: \"{folder}\"\n {sync}\n }}\n"),
             false => String::new(),
         };
+        let asks = match &self.secured {
+            Some(secured) => secured.configuration.clone(),
+            None => format!("authorization {{ user: roost, password: \"{PASSWORD}\" }}\n"),
+        };
         // Servers of another test, which may come to ports that were theirs, are refused.
         let name = self.folder.path().display();
         let text = format!(
             "server_name: n{server}\nlisten: 127.0.0.1:{client}\nhttp: 127.0.0.1:{monitor}\n\
-             authorization {{ user: roost, password: \"{PASSWORD}\" }}\n\
-             {jetstream}cluster {{ name: \"{name}\"\n listen: 127.0.0.1:{route}\n routes: [{}]\n \
+             {asks}{jetstream}cluster {{ name: \"{name}\"\n listen: 127.0.0.1:{route}\n routes: [{}]\n \
              no_advertise: {} }}\n",
             routes.join(", "),
             !self.tells
@@ -144,7 +158,16 @@ impl Servers {
     }
 
     pub(crate) fn options(&self) -> engine::Options {
-        engine::Options::new((0..SERVERS).map(|server| self.address(server)).collect())
+        let access = self.secured.as_ref().map(Secured::access);
+        engine::Options {
+            access: access.unwrap_or_default(),
+            ..engine::Options::new((0..SERVERS).map(|server| self.address(server)).collect())
+        }
+    }
+
+    /// Files of an engine that asks for them.
+    pub(crate) fn secured(&self) -> &Secured {
+        self.secured.as_ref().unwrap()
     }
 
     /// Options of who knows one server, and connects to that.
@@ -160,10 +183,11 @@ impl Servers {
     }
 
     fn address(&self, server: usize) -> String {
-        format!(
-            "nats://roost:{IN_AN_ADDRESS}@127.0.0.1:{}",
-            self.ports[server][0]
-        )
+        let login = match &self.secured {
+            Some(_) => String::new(),
+            None => format!("roost:{IN_AN_ADDRESS}@"),
+        };
+        format!("nats://{login}127.0.0.1:{}", self.ports[server][0])
     }
 
     pub(crate) fn observe(&self, layout: &Layout, create: bool) -> observe::Options {

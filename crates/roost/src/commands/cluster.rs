@@ -72,6 +72,7 @@ pub(crate) struct CheckArgs {
     /// Name of the deployment: everything in the engine begins with it [default: roost].
     #[arg(long)]
     name: Option<String>,
+    /// Certificates and credentials are only those of a configuration that names the engine.
     /// Streams of the deployment, fixed when it is made: a power of two up to 128 [default: 16].
     #[arg(long)]
     streams: Option<u16>,
@@ -159,7 +160,7 @@ fn to_mend(problems: &[Problem]) -> usize {
 fn observe_options(args: CheckArgs) -> Result<observe::Options, Failure> {
     let (engine, monitor, deployment, streams) = match args.engine.is_empty() {
         false => (
-            args.engine,
+            engine::Options::new(args.engine),
             args.monitor,
             "roost".to_owned(),
             STREAMS_DEFAULT,
@@ -170,18 +171,13 @@ fn observe_options(args: CheckArgs) -> Result<observe::Options, Failure> {
                 return Err(none());
             }
             let cluster = config.settings.cluster;
-            (
-                cluster.engine,
-                cluster.monitor,
-                cluster.deployment,
-                cluster.streams,
-            )
+            (engine, cluster.monitor, cluster.deployment, cluster.streams)
         }
     };
     let name = args.name.unwrap_or(deployment);
     let layout = Layout::new(&name, args.streams.unwrap_or(streams));
     Ok(observe::Options {
-        engine: engine::Options::new(engine),
+        engine,
         monitor,
         layout: layout.map_err(|error| Failure::Usage(error.to_string()))?,
         create: args.create,
@@ -192,6 +188,7 @@ fn observe_options(args: CheckArgs) -> Result<observe::Options, Failure> {
 fn report(problems: &[Problem]) -> String {
     let mut text = String::new();
     for problem in problems {
+            let engine = node::engine(&config);
         // A string takes everything.
         let _ = writeln!(text, "{problem}");
     }

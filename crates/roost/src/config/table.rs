@@ -520,6 +520,16 @@ settings! {
         /// Servers of the engine, NATS JetStream, such as "nats://n1:4222"; with user:password@
         /// before the host if it asks.
         engine: Vec<String> = "[]", list(0, &Bound::Text { min: 1, max: 512 });
+        /// PEM file with the CA that the certificates of the engine's servers are of. Connections
+        /// to them are TLS then; without it those to "tls://..." believe the CAs of the system.
+        engine_ca: Option<PathBuf> = r#""""#, Bound::Path { optional: true };
+        /// PEM file with a certificate chain for the engine's servers, if they ask for one.
+        engine_certificate: Option<PathBuf> = r#""""#, Bound::Path { optional: true };
+        /// PEM file with its private key.
+        engine_key: Option<PathBuf> = r#""""#, Bound::Path { optional: true };
+        /// File with a user's JWT and seed for the engine, as `nsc` writes it (.creds), in place of
+        /// a user and password in `engine`.
+        engine_credentials: Option<PathBuf> = r#""""#, Bound::Path { optional: true };
         /// Monitoring ports of all its servers, such as "http://n1:8222": only there a server says
         /// whether it syncs. Asked at the start.
         monitor: Vec<String> = "[]", list(0, &Bound::Text { min: 1, max: 512 });

@@ -452,6 +452,8 @@ fn a_cluster_that_could_not_serve_is_refused() {
         ),
         ("certificate = \"a.pem\"", "belong together: give all three"),
         ("ca = \"ca.pem\"\nkey = \"a.key\"", "belong together"),
+        ("engine_key = \"a.key\"", "give both, or none"),
+        ("engine_certificate = \"a.pem\"", "give both, or none"),
         ("address = \"a.example.org\"", "is no host with a port"),
         ("address = \"a.example.org:0\"", "is no host with a port"),
         ("listen = \"127.0.0.1:0\"", "needs a port"),
@@ -471,6 +473,25 @@ fn a_cluster_that_could_not_serve_is_refused() {
     let machines = parse(&text).expect("links over machines");
     let ca = machines.settings.cluster.ca;
     assert_eq!(ca.as_deref(), Some(Path::new("/etc/roost/ca.pem")));
+    let engine = "engine_ca = \"ca.pem\"\nengine_certificate = \"a.pem\"\nengine_key = \"a.key\"\n\
+                  engine_credentials = \"/a.creds\"";
+    let text = format!("{good}{engine}");
+    let secured = crate::node::engine(&parse(&text).expect("a secured one"));
+    let place = |name: &str| Path::new("/etc/roost").join(name);
+    assert_eq!(secured.servers, ["nats://n1:4222"]);
+    assert_eq!(
+        secured.access,
+        cluster::engine::Access {
+            ca: Some(place("ca.pem")),
+            certificate: Some((place("a.pem"), place("a.key"))),
+            credentials: Some(place("/a.creds")),
+        }
+    );
+    let twice = problems(&text.replace("//n1", "//roost:secret@n1"));
+    assert!(
+        twice.contains("leave the user before the host out"),
+        "{twice}"
+    );
     for name in ["A", "7", "-a"] {
         let named = problems(&format!("{good}{files}").replace("\"a\"", &format!("\"{name}\"")));
         assert!(named.contains("cannot be in a certificate"), "{named}");

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use cluster::engine;
 use cluster::status::{self, Status};
 use stdx::Level;
 use store::{DeploymentId, Moved, SlotKey, Store, StoreError, StreamMark};
@@ -152,7 +151,7 @@ pub(crate) fn backup_stopped(config: &Config, dest: &Path, as_is: bool) -> Resul
     }
     if !as_is {
         let layout = layout(config).map_err(|error| Failure::Usage(error.to_string()))?;
-        let engine = engine::Options::new(config.settings.cluster.engine.clone());
+        let engine = super::engine(config);
         let status = status::read(&engine, &layout).map_err(|error| {
             Failure::Failed(format!(
                 "{error}: whether this node has everything is not known; --as-is takes what it has"

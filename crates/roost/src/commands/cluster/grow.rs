@@ -57,7 +57,7 @@ pub(super) fn run(args: &GrowArgs) -> Result<ExitCode, Failure> {
     }
     door::require_store(data)?;
     let layout = node::layout(&config).map_err(|error| Failure::Usage(error.to_string()))?;
-    let engine = engine::Options::new(config.settings.cluster.engine.clone());
+    let engine = node::engine(&config);
     let ground = Ground {
         config,
         engine,
