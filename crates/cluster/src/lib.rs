@@ -12,6 +12,7 @@ pub mod deployment;
 pub mod driver;
 pub mod engine;
 mod flaw;
+pub mod forget;
 pub mod grow;
 pub mod journal;
 pub mod layout;

@@ -233,6 +233,17 @@ impl Bucket {
         }
     }
 
+    /// Forgets a node whose entry has this revision.
+    ///
+    /// # Errors
+    /// [`EngineError::Silent`], also if it has another revision: it is to be looked at again.
+    pub async fn forget(&self, node: &str, revision: Revision) -> Result<(), EngineError> {
+        let key = Key::Node(node.to_owned()).name();
+        let removed = self.entries.delete_expect_revision(&key, Some(revision));
+        let removed = removed.await;
+        removed.map_err(|error| silent(format!("the entry of node {node}"), &error))
+    }
+
     /// The last life of a node's process, if the map has an entry of it.
     ///
     /// # Errors

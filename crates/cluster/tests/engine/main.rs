@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use cluster::check::{self, Problem};
 use cluster::deployment;
 use cluster::driver::{Event, Outcome};
-use cluster::engine::{Engine, EngineError};
+use cluster::engine::{self, Access, Engine, EngineError};
+use cluster::forget::{self, ForgetError};
 use cluster::journal::message::{Author, Body, Entry, Message, Run};
 use cluster::journal::writer::Refused;
 use cluster::journal::{Answer, Publish};
@@ -81,7 +82,6 @@ fn an_engine_may_ask_for_a_password() {
     servers.ask(&layout(), async |_| {});
 }
 
-/// Goal: a server that stores nothing is named, and keeps no node from starting while the others
 /// Goal: an engine that speaks TLS, asks for certificates, and knows its users by JWTs keeps streams
 /// for who has the files; who lacks one, or has that of another engine, is told why he is not let
 /// in, and whoever has given files connects to no server without TLS.
@@ -159,6 +159,7 @@ fn an_engine_may_ask_for_certificates_and_jwts() {
     }
 }
 
+/// Goal: a server that stores nothing is named, and keeps no node from starting while the others
 /// do.
 #[test]
 fn a_server_without_jetstream_is_away() {
@@ -685,11 +686,18 @@ fn an_entry_that_was_deleted_is_none() {
     Node::until("it is gone", || {
         layout().streams().all(|stream| a.is_home(stream))
     });
-    servers.delete(&layout(), "node.b");
+    forget::run(&servers.options(), &layout(), "b").expect("it has ended");
     Node::until("nobody knows it", || {
         !a.driver().map().nodes.contains_key("b")
     });
     Node::until("nor does the map", || life(7) == 7);
+    let again = forget::run(&servers.options(), &layout(), "b");
+    assert!(
+        matches!(again, Err(ForgetError::Unknown { .. })),
+        "{again:?}"
+    );
+    let alive = forget::run(&servers.options(), &layout(), "a");
+    assert_eq!(alive, Err(ForgetError::Lives("a".to_owned())));
     let b = Node::with_map(&servers, &layout(), "b", 51);
     Node::until("it is back", || has_share(&a) && has_share(&b));
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use ::cluster::check::{self, Gravity, Problem};
 use ::cluster::engine;
+use ::cluster::forget;
 use ::cluster::layout::{Layout, STREAMS_DEFAULT};
 use ::cluster::observe;
 use ::cluster::status::{self, Status};
@@ -37,6 +38,14 @@ pub(crate) enum ClusterCommand {
     /// Make certificates for links between nodes: a CA if the folder has none, and one for each
     /// node. Prints what to write in each node's configuration.
     Certificates(CertificatesArgs),
+    /// Take a node that is gone for good out of the map, once it has ended: it is counted no more,
+    /// and `roost level --raise` does not wait for it.
+    Forget {
+        /// Its name, as `roost cluster status` shows it.
+        node: String,
+        #[command(flatten)]
+        place: Place,
+    },
     /// Say which node is the home of an account, a room or a service.
     Home {
         /// Its address.
@@ -63,6 +72,7 @@ pub(crate) enum ClusterCommand {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CheckArgs {
     /// Addresses of its servers: nats://host:4222, with user:password@ before the host if it asks.
+    /// Certificates and credentials are only those of a configuration that names the engine.
     #[arg(long, value_delimiter = ',', requires = "monitor")]
     engine: Vec<String>,
     /// Monitoring ports of all its servers: http://host:8222. Only there a server says whether it
@@ -72,7 +82,6 @@ pub(crate) struct CheckArgs {
     /// Name of the deployment: everything in the engine begins with it [default: roost].
     #[arg(long)]
     name: Option<String>,
-    /// Certificates and credentials are only those of a configuration that names the engine.
     /// Streams of the deployment, fixed when it is made: a power of two up to 128 [default: 16].
     #[arg(long)]
     streams: Option<u16>,
@@ -91,17 +100,12 @@ pub(crate) fn run(command: ClusterCommand) -> Result<ExitCode, Failure> {
     match command {
         ClusterCommand::Check(args) => run_check(args),
         ClusterCommand::Certificates(args) => certificates::run(&args).map(|()| ExitCode::SUCCESS),
+        ClusterCommand::Forget { node, place } => forget(&place, &node),
         ClusterCommand::Home { address, place } => home(&place, address),
         ClusterCommand::Grow(args) => grow::run(&args),
         ClusterCommand::Snapshot(args) => snapshot::run(&args),
         ClusterCommand::Status { place } => {
-            let config = place.source().load()?;
-            if !config.is_clustered() {
-                return Err(none());
-            }
-            let layout = node::layout(&config);
-            let layout = layout.map_err(|error| Failure::Usage(error.to_string()))?;
-            let engine = engine::Options::new(config.settings.cluster.engine);
+            let (engine, layout) = of_configuration(&place)?;
             let status = status::read(&engine, &layout);
             let status = status.map_err(|error| Failure::Failed(error.to_string()))?;
             io::stdout().lock().write_all(table(&status).as_bytes())?;
@@ -149,6 +153,25 @@ fn run_check(args: CheckArgs) -> Result<ExitCode, Failure> {
     })
 }
 
+/// The engine that the configuration names, and how things are called there.
+fn of_configuration(place: &Place) -> Result<(engine::Options, Layout), Failure> {
+    let config = place.source().load()?;
+    if !config.is_clustered() {
+        return Err(none());
+    }
+    let layout = node::layout(&config);
+    let layout = layout.map_err(|error| Failure::Usage(error.to_string()))?;
+    Ok((node::engine(&config), layout))
+}
+
+fn forget(place: &Place, name: &str) -> Result<ExitCode, Failure> {
+    let (engine, layout) = of_configuration(place)?;
+    let forgotten = forget::run(&engine, &layout, name);
+    forgotten.map_err(|error| Failure::Failed(error.to_string()))?;
+    writeln!(io::stdout().lock(), "Node {name} is forgotten.")?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// How many there are that are more than a warning.
 fn to_mend(problems: &[Problem]) -> usize {
     let problems = problems.iter();
@@ -170,6 +193,7 @@ fn observe_options(args: CheckArgs) -> Result<observe::Options, Failure> {
             if !config.is_clustered() {
                 return Err(none());
             }
+            let engine = node::engine(&config);
             let cluster = config.settings.cluster;
             (engine, cluster.monitor, cluster.deployment, cluster.streams)
         }
@@ -188,7 +212,6 @@ fn observe_options(args: CheckArgs) -> Result<observe::Options, Failure> {
 fn report(problems: &[Problem]) -> String {
     let mut text = String::new();
     for problem in problems {
-            let engine = node::engine(&config);
         // A string takes everything.
         let _ = writeln!(text, "{problem}");
     }
