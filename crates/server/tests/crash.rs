@@ -8,6 +8,7 @@ mod common;
 use std::time::Duration;
 
 use common::world::{Peer, SM, World, bodies, message, stanzas};
+use server::operator::AdminCommand;
 use server::options::Options;
 use telemetry::Counter;
 
@@ -249,6 +250,30 @@ fn what_is_kept_for_a_crash_is_bounded() {
     handled(&mut romeo, &mut world, 202);
 }
 
+/// Goal: a request that is on its way is not refused because it cannot be recorded that it was
+/// handled: whoever made it would hear two answers, or make it again.
+#[test]
+fn what_is_done_is_not_refused() {
+    let mut world = world();
+    let (mut romeo, _) = online(&mut world, "romeo");
+    let (mut juliet, _) = online(&mut world, "juliet");
+    world.switches().set_full(true);
+    // More than is handled without a record.
+    let text = "x".repeat(20_000);
+    romeo.send(&format!(
+        "<iq type='get' id='q' to='juliet@localhost/r'><x xmlns='urn:x'>{text}</x></iq>"
+    ));
+    juliet.expect(&mut world, "id='q'");
+    juliet.send("<iq type='result' id='q' to='romeo@localhost/r'/>");
+    world.pass(Duration::from_secs(2));
+    world.switches().set_full(false);
+    world.pass(Duration::from_secs(2));
+    let seen = handled(&mut romeo, &mut world, 2);
+    let seen = seen + &romeo.sync(&mut world);
+    assert_eq!(seen.matches("id='q'").count(), 1, "{seen}");
+    assert!(seen.contains("type='result'"), "{seen}");
+}
+
 /// Goal: what cannot be resumed ends with its actor, and says why.
 #[test]
 fn what_cannot_be_resumed_ends_with_its_actor() {
@@ -292,6 +317,36 @@ fn a_session_that_is_resumed_meanwhile_is_not_taken_over() {
     juliet.send(&message("romeo@localhost/r", 3));
     assert_eq!(bodies(&other.expect(&mut world, "<body>3</body>")), [3]);
     other.sync(&mut world);
+}
+
+/// Goal: the same while the stream is about to go on: it ends, with what happened, and hears nothing
+/// of a resumption that it has not asked for. So does one whose session is ended meanwhile.
+#[test]
+fn a_stream_that_is_about_to_go_on_makes_way() {
+    for is_resumed in [true, false] {
+        let mut world = world();
+        let (mut romeo, token) = online(&mut world, "romeo");
+        let mut other = world.connect("romeo");
+        world.hold();
+        crash(&mut world, ROMEO);
+        world.work();
+        // What it goes on with is being recorded.
+        match is_resumed {
+            true => other.resume(&token, 1),
+            false => world.node().administer(ROMEO, AdminCommand::Kick),
+        }
+        world.work();
+        world.let_go();
+        let wanted = match is_resumed {
+            true => "<stream:error><conflict",
+            false => "<stream:error><policy-violation",
+        };
+        let seen = romeo.expect(&mut world, wanted);
+        assert!(!seen.contains("<failed"), "{seen}");
+        if is_resumed {
+            other.expect(&mut world, "<resumed");
+        }
+    }
 }
 
 /// Goal: a client that goes while its stream waits leaves a session that can be resumed, exactly.

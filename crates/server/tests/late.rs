@@ -78,6 +78,27 @@ fn a_page_of_before_is_not_taken_for_one_of_now() {
     assert_eq!(bodies(&seen), [3], "{seen}");
 }
 
+/// Goal: a request to an account that is not in use is answered, however late the store is: the
+/// account does not leave the memory before.
+#[test]
+fn a_request_that_is_answered_late_is_answered() {
+    let mut world = World::patient(|_| ());
+    world.register("nurse");
+    // She is not loaded any more.
+    world.pass(Duration::from_secs(60));
+    let mut juliet = world.login("juliet", "balcony");
+    world.node().set_late_reads(true);
+    world.node().stall_reads(true);
+    juliet.send("<iq type='get' id='v' to='nurse@localhost'><vCard xmlns='vcard-temp'/></iq>");
+    world.work();
+    // She is read, and then her card.
+    world.read_now(0);
+    assert_eq!(world.node().stall_reads(true), 1, "the card");
+    world.pass(Duration::from_secs(60));
+    world.node().stall_reads(false);
+    juliet.expect(&mut world, "id='v'");
+}
+
 /// Goal: a kill while one recipient cannot be reached repeats nothing to the others: what they have
 /// taken is recorded, however long that recipient's message waits in front of theirs.
 #[test]

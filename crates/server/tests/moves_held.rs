@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use actor::ShardId;
-use common::held::{Peer, World, bodies};
+use common::held::{self, Peer, World, bodies};
 use server::Options;
 use telemetry::{Counter, Gauge};
 
@@ -357,4 +357,93 @@ fn a_range_that_does_not_arrive_is_noticed() {
     begin_move(&mut world);
     assert_eq!(late(&mut world, 60 * second), 0);
     assert_eq!(count(&mut world, Counter::RangesMoved), 2);
+}
+
+const NO_STORE: &str = "<no-store xmlns='urn:xmpp:hints'/>";
+
+/// Goal: what a client says that is in no log is done once, although its range moves right behind
+/// it, and although no record of what was handled was due.
+#[test]
+fn what_is_in_no_log_is_done_once() {
+    let mut world = world(2, |_| {});
+    let (mut romeo, mut juliet) = (managed(&mut world, "romeo"), world.online("juliet"));
+    world.pass(Duration::from_secs(10));
+    let say = |body: u32| {
+        format!(
+            "<message type='chat' to='juliet@localhost'><body>{body}</body>{NO_STORE}</message>"
+        )
+    };
+    romeo.send(&say(1));
+    assert_eq!(bodies(&juliet.read(&mut world)), [1]);
+    let before = home(&world);
+    begin_move(&mut world);
+    pass_in_steps(&mut world, Duration::from_millis(200));
+    assert_ne!(home(&world), before);
+    romeo.send(&say(2));
+    assert_eq!(bodies(&juliet.read(&mut world)), [2]);
+}
+
+/// Goal: what is kept for a client that is away, and is in no log, keeps the range where it is; the
+/// client gets it when it comes back, and then the range may go.
+#[test]
+fn what_is_kept_for_who_is_away_does_not_move() {
+    let mut world = world(2, |_| {});
+    let (mut romeo, mut juliet) = (world.online("romeo"), world.online("juliet"));
+    let resumable = "<enable xmlns='urn:xmpp:sm:3' resume='true'/>";
+    let enabled = romeo.ask(&mut world, resumable, "<enabled ");
+    let (_, token) = enabled.split_once("id='").expect("a token");
+    let (token, _) = token.split_once('\'').expect("its end");
+    world.pass(Duration::from_secs(10));
+    drop(romeo);
+    world.pass(Duration::from_secs(10));
+    let before = home(&world);
+    juliet.send(&format!(
+        "<message type='chat' to='romeo@localhost'><body>1</body>{NO_STORE}</message>"
+    ));
+    world.work();
+    begin_move(&mut world);
+    pass_in_steps(&mut world, Duration::from_millis(200));
+    assert_eq!(home(&world), before, "it would be lost");
+    assert_eq!(count(&mut world, Counter::RangesStayed), 1);
+    let mut romeo = world.connect();
+    romeo.authenticate("romeo");
+    romeo.expect(&mut world, "<success");
+    romeo.ask(&mut world, held::OPEN, "</stream:features>");
+    let resume = format!("<resume xmlns='urn:xmpp:sm:3' previd='{token}' h='0'/>");
+    let seen = romeo.ask(&mut world, &resume, "<resumed ");
+    assert_eq!(bodies(&seen), [1], "{seen}");
+    romeo.send("<a xmlns='urn:xmpp:sm:3' h='1'/>");
+    world.pass(Duration::from_secs(10));
+    begin_move(&mut world);
+    pass_in_steps(&mut world, Duration::from_millis(200));
+    assert_ne!(home(&world), before);
+}
+
+/// Goal: what comes while a range is on its way, and is in no log, reaches a client whose stream
+/// follows only then: an answer of somebody else, for example.
+#[test]
+fn what_comes_before_its_stream_reaches_who_has_moved() {
+    let mut world = world(3, |_| {});
+    let (mut romeo, mut juliet) = (managed(&mut world, "romeo"), world.online("juliet"));
+    world.pass(Duration::from_secs(10));
+    romeo.read(&mut world);
+    let (from, hers) = (home(&world), world.sim().shard("juliet@localhost"));
+    let other = (0..3)
+        .map(ShardId::new)
+        .find(|one| *one != from && *one != hers);
+    let other = other.expect("a third one");
+    world.sim_mut().stall(Some(other));
+    assert!(world.sim().move_range(ROMEO));
+    world.work();
+    juliet.send(&format!(
+        "<message type='chat' to='romeo@localhost'><body>1</body>{NO_STORE}</message>"
+    ));
+    juliet.say("romeo", 2);
+    world.work();
+    world.sim_mut().stall(None);
+    pass_in_steps(&mut world, Duration::from_millis(200));
+    assert_ne!(home(&world), from);
+    let mut heard = bodies(&romeo.read(&mut world));
+    heard.sort_unstable();
+    assert_eq!(heard, [1, 2]);
 }

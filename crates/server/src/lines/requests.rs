@@ -89,19 +89,22 @@ fn is_to_account(user: &Name, frame: &Frame) -> bool {
 }
 
 /// The account, or the server that it is at.
-fn is_own(user: &Name, other: &str) -> bool {
+pub(crate) fn is_own(user: &Name, other: &str) -> bool {
     *other == **user || other == address::domain(user)
+}
+
+/// The first tag of a stanza, alone.
+pub(crate) fn first_tag(stanza: &[u8]) -> Option<Frame> {
+    // No attribute has one: it is written as an entity.
+    let end = stanza.iter().position(|byte| *byte == b'>')?;
+    let tag = &stanza[..end];
+    let tag = tag.strip_suffix(b"/").unwrap_or(tag);
+    Frame::parse([tag, b"/>"].concat()).ok()
 }
 
 /// The first tag of a stanza that answers a request.
 fn answer(stanza: &[u8]) -> Option<Frame> {
-    let tag = stanza.strip_prefix(b"<iq ")?;
-    // No attribute has one: it is written as an entity.
-    let end = tag.iter().position(|byte| *byte == b'>')?;
-    let tag = &tag[..end];
-    let tag = tag.strip_suffix(b"/").unwrap_or(tag);
-    let alone = [b"<iq ", tag, b"/>"].concat();
-    let frame = Frame::parse(alone).ok()?;
+    let frame = stanza.starts_with(b"<iq ").then(|| first_tag(stanza))??;
     let is_answer = matches!(frame.attr("type").as_deref(), Some("result" | "error"));
     (is_answer && frame.attr("id").is_some()).then_some(frame)
 }

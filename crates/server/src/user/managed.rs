@@ -10,6 +10,8 @@ use stdx::time::Moment;
 use store::Seq;
 use xmpp::sm::{Kept, Limits, Outbound, Pushed, TooHigh};
 
+use super::early::Early;
+
 /// Behind the token in [`Managed::proof`]; in no token.
 const BEHIND_TOKEN: char = '#';
 
@@ -127,6 +129,8 @@ pub(crate) struct Managed {
     pub presence_lost: bool,
     /// Other stanzas were given up that are in no log, pushes of the roster perhaps.
     pub others_lost: bool,
+    /// What others have sent it while its client was not back ([`Managed::is_recovered`]).
+    pub early: Option<Box<Early>>,
     /// The roster may have changed unseen, as when the process was started again: its items behind
     /// this address are still to be pushed, from the next resumption on that is completed.
     pub roster_owed: Option<Box<str>>,
@@ -159,6 +163,7 @@ impl Managed {
             plain_rooms: Vec::new(),
             presence_lost: false,
             others_lost: false,
+            early: None,
             roster_owed: None,
             is_full: false,
             is_unsaved: false,
@@ -195,8 +200,8 @@ impl Managed {
 
     /// Takes a stanza that is to be sent. False if it must not be sent.
     pub(super) fn push(&mut self, what: What, bytes: &[u8], limits: Limits) -> bool {
-        // The current presence is sent at the resumption; and nobody waits for anything else: what
-        // the client had asked for was lost with the process.
+        // The current presence is sent at the resumption, and what others say is kept beside this
+        // queue (`early.rs`).
         if self.is_full || self.is_recovered {
             return false;
         }

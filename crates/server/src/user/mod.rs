@@ -13,6 +13,7 @@ mod client_state;
 pub(crate) mod consumers;
 mod copies;
 mod crowded;
+mod early;
 mod followed;
 mod gate;
 mod inbound;
@@ -407,6 +408,7 @@ impl User {
             || !self.barrier.is_open()
             || self.login.is_busy()
             || self.has_busy_nodes()
+            || self.requests.as_deref().is_some_and(Requests::is_under_way)
             || self.log.as_ref().is_some_and(|log| !log.is_at_rest());
         if (in_use || !cx.stop_when_idle()) && self.sessions.is_empty() {
             cx.send_after(self.home.bounds().idle_eviction, UserMsg::Idle);

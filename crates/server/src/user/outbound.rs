@@ -82,6 +82,10 @@ impl User {
             self.emit(Effect::Credit(link), cx);
         }
         if self.home.lines.owes_record(link) {
+            if !self.has_records() && self.turn().effects.is_empty() {
+                // It is done whether this can be recorded or not.
+                self.comes_from(Origin::Nobody);
+            }
             self.save_progress(cx);
         }
     }

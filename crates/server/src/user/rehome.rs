@@ -43,20 +43,31 @@ impl User {
             && !self.has_busy_nodes()
             && !self.requests.as_deref().is_some_and(is_asked)
             && self.log.as_ref().is_none_or(|log| log.is_at_rest())
+            && self.has_recorded_counts()
             && self.has_recorded_marks()
+    }
+
+    /// How many stanzas were handled is in records: the next life of the user would be handed in
+    /// the others again.
+    fn has_recorded_counts(&self) -> bool {
+        let mut managed = self.sessions.iter().filter_map(|one| one.managed.as_ref());
+        managed.all(|managed| managed.inbound == managed.inbound_recorded)
     }
 
     /// Whether a session can go on without this life of the user, now or in a moment. Those of
     /// clients without stream management cannot: what they were given, nobody else knows. Nor can
-    /// those of whose connection nothing is kept.
+    /// those of whose connection nothing is kept, nor one whose client is away while something is
+    /// kept for it that is in no log.
     pub(super) fn can_ever_follow(&self, session: &Session) -> bool {
         let managed = session.managed.as_deref();
         managed.is_some_and(|managed| {
             let is_resumable = managed.is_enabled && managed.max_seconds > 0;
             is_resumable
-                && managed
-                    .attached()
-                    .is_none_or(|link| self.home.lines.is_kept(link))
+                && match &managed.link {
+                    Link::Attached(link) => self.home.lines.is_kept(*link),
+                    Link::Detached(_) => managed.out.others() == 0 && managed.early.is_none(),
+                    Link::Resuming(_) => true,
+                }
         })
     }
 

@@ -22,6 +22,7 @@ use super::managed::{Link, Managed, Resuming};
 use super::own::OwnMsg;
 use super::session::Session;
 use super::{User, acts};
+use crate::ending::Abort;
 use crate::message::UserMsg;
 use crate::message::control::Control;
 
@@ -135,6 +136,9 @@ impl User {
             // The server had not noticed that the link was lost.
             cx.stats().count(Counter::SessionsDetached);
         }
+        if let Some(old) = self.leave_adopted(at) {
+            self.emit(Effect::Control(old, Control::Abort(Abort::Conflict)), cx);
+        }
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
@@ -149,6 +153,16 @@ impl User {
         }));
         let number = SessionNumber::new(managed.number);
         self.log().inbox.resume(number, conn);
+    }
+
+    /// Gives up that a connection which outlived its home goes on with the session, and returns it:
+    /// it has not asked for a resumption, and is to hear of no failed one.
+    pub(super) fn leave_adopted(&mut self, at: usize) -> Option<ConnRef> {
+        let managed = self.sessions[at].managed.as_ref()?;
+        let conn = managed.resuming().filter(|_| managed.is_adopted())?;
+        let number = SessionNumber::new(managed.number);
+        self.log().inbox.detach(number);
+        Some(conn)
     }
 
     /// The session that a connection may go on to take up, unless that one was answered already:
@@ -412,5 +426,6 @@ impl User {
             self.look_at_caps(at, 0, cx);
         }
         self.rooms_resumed(at, presence_lost, cx);
+        self.give_early(at, cx);
     }
 }

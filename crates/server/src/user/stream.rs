@@ -50,6 +50,7 @@ impl User {
     /// Ends a session, and the stream of its connection with a word.
     pub(super) fn end_badly(&mut self, at: usize, why: Abort, cx: &mut Context<'_, UserMsg>) {
         let link = self.sessions[at].link();
+        let link = link.or_else(|| self.leave_adopted(at));
         self.end_session(at, cx);
         if let Some(conn) = link {
             self.emit(Effect::Control(conn, Control::Abort(why)), cx);
@@ -351,6 +352,9 @@ impl User {
                     || rooms.is_none_or(|(rooms, sent)| !rooms.has_said(sent)),
                 "only a room's message has a count that was said ahead of it"
             );
+        }
+        if is_passed_over && !what.is_entry() {
+            return self.keep_early(at, what, bytes);
         }
         match &mut managed.link {
             Link::Attached(conn) if !managed.is_full => {

@@ -153,7 +153,7 @@ pub(crate) struct Peer {
     seen: String,
 }
 
-const OPEN: &str = "<stream:stream to='localhost' version='1.0' xmlns='jabber:client' \
+pub(crate) const OPEN: &str = "<stream:stream to='localhost' version='1.0' xmlns='jabber:client' \
      xmlns:stream='http://etherx.jabber.org/streams'>";
 
 impl Peer {
