@@ -217,6 +217,41 @@ fn an_actor_is_waited_for_and_not_for_ever() {
     }
 }
 
+/// Goal: what an actor was to do later, and what was left in its mailbox when it crashed while it
+/// was read again, does not make the next one forget the account's sessions, although that cannot
+/// read the account at first.
+#[test]
+fn a_timer_of_before_forgets_nothing() {
+    let mut world = world();
+    let (mut romeo, token) = online(&mut world, "romeo");
+    let (mut juliet, _) = online(&mut world, "juliet");
+    juliet.send(&message("romeo@localhost/r", 1));
+    romeo.expect(&mut world, "<body>1</body>");
+    // That is recorded a second later.
+    romeo.send(&format!("<a {SM} h='2'/>"));
+    world.work();
+    world.node().set_late_reads(true);
+    world.node().stall_reads(true);
+    world.switches().set_full(true);
+    romeo.send(&message("juliet@localhost/r", 2));
+    world.work();
+    world.pass(Duration::from_secs(2));
+    world.disk.faults().fail_reads(1_000_000);
+    crash(&mut world, ROMEO);
+    world.node().stall_reads(false);
+    world.pass(Duration::from_secs(10));
+    world.switches().set_full(false);
+    world.disk.faults().fail_reads(0);
+    world.node().set_late_reads(false);
+    drop(romeo);
+    for _ in 0..20 {
+        world.pass(Duration::from_secs(2));
+    }
+    let mut romeo = world.connect("romeo");
+    romeo.resume(&token, 2);
+    romeo.expect(&mut world, "<resumed");
+}
+
 /// Goal: of what a client says and no record has, so much is kept and no more; beyond, its stream
 /// ends with the actor. A record is made for what is handled and has none.
 #[test]

@@ -16,7 +16,6 @@ use store::{
 };
 use xml::Frame;
 
-use super::User;
 use super::barrier::Effect;
 use super::consumers::Inbox;
 use super::layout;
@@ -24,6 +23,7 @@ use super::member::Members;
 use super::outbox::{self, Outbox};
 use super::owed::Owed;
 use super::recover;
+use super::{Phase, User};
 use crate::home::Home;
 use crate::message::{Delivery, UserMsg};
 
@@ -217,6 +217,8 @@ impl User {
 
     #[cold]
     fn make_log(&mut self) {
+        // Otherwise what the store has would be taken for what it has by now.
+        debug_assert_eq!(self.phase, Phase::Registered, "it was read");
         let home = &self.home;
         let (head, windows) = (home.store.first_head(), Windows::default());
         let outbox = outbox::recover(home, &head, &windows, (&[], 0));
@@ -365,13 +367,19 @@ impl User {
     }
 
     pub(super) fn record_progress(&mut self, cx: &mut Context<'_, UserMsg>) {
-        self.log().timer = false;
-        if !self.is_registered() {
-            // Of an account that is gone nothing is handed over again.
-            let head = self.log().head;
-            let outbox = outbox::recover(&self.home, &head, &Windows::default(), (&[], 0));
-            self.log().outbox = outbox;
-            return;
+        // The timer may be of a life before this one, which has not read the account.
+        let Some(log) = &mut self.log else { return };
+        log.timer = false;
+        match self.phase {
+            Phase::Registered => {}
+            Phase::Absent => {
+                // Of an account that is gone nothing is handed over again.
+                let (head, windows) = (log.head, Windows::default());
+                log.outbox = outbox::recover(&self.home, &head, &windows, (&[], 0));
+                return;
+            }
+            // What is to be recorded is so once the account can be read.
+            Phase::Loading | Phase::Unreadable => return self.progress_is_due(cx),
         }
         let log = self.log();
         if std::mem::take(&mut log.is_moving) {
