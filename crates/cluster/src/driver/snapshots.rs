@@ -29,8 +29,10 @@ pub(super) struct Place {
     ranges: Vec<RangeId>,
     /// Written here.
     out: PathBuf,
-    /// Read back, or fetched, here.
+    /// Read back here.
     back: PathBuf,
+    /// Fetched here, to be loaded: an operator may have another one stored meanwhile.
+    fetched: PathBuf,
 }
 
 impl Place {
@@ -49,6 +51,7 @@ impl Place {
             ranges,
             out: file("out"),
             back: file("back"),
+            fetched: file("fetched"),
         }
     }
 
@@ -58,16 +61,16 @@ impl Place {
         let (place, follower) = (self.clone(), Arc::clone(follower));
         let loaded = blocking(move || {
             let lock = || follower.blocking_lock();
-            let loaded = Follower::load_shared(lock, place.stream.0, &place.ranges, &place.back);
+            let loaded = Follower::load_shared(lock, place.stream.0, &place.ranges, &place.fetched);
             loaded.map_err(|error| error.to_string())
         });
         let loaded = loaded.await;
-        self.clean();
+        let _ = fs::remove_file(&self.fetched);
         loaded
     }
 
+    /// What storing one may have left is not there as a rule.
     fn clean(&self) {
-        // They are not there as a rule.
         let _ = fs::remove_file(&self.out);
         let _ = fs::remove_file(&self.back);
     }
@@ -196,17 +199,17 @@ async fn put_and_verify(
     let put = shelf.put(place.stream, mark.seq, &place.out);
     put.await.map_err(text)?;
     read_back(shelf, place, mark.seq).await.map_err(text)?;
-    if check(store, place).await? != mark {
+    if check(store, place, &place.back).await? != mark {
         return Err("the engine has another snapshot than was stored".to_owned());
     }
     Ok(())
 }
 
 /// Checks what was read back, or fetched.
-async fn check(store: &Store, place: &Place) -> Result<StreamMark, String> {
-    let (with, read) = (store.clone(), place.clone());
+async fn check(store: &Store, place: &Place, file: &Path) -> Result<StreamMark, String> {
+    let (with, place, file) = (store.clone(), place.clone(), file.to_owned());
     let checked = blocking(move || {
-        let checked = with.check_snapshot(read.stream.0, &read.ranges, &read.back);
+        let checked = with.check_snapshot(place.stream.0, &place.ranges, &file);
         checked.map_err(|error| error.to_string())
     });
     checked.await
@@ -255,6 +258,7 @@ pub(super) async fn fetch(shelf: &impl Shelf, store: &Store, place: &Place) -> R
             Err(why) => drop(failed.get_or_insert(why)),
         }
     }
+    let _ = fs::remove_file(&place.fetched);
     Err(failed.unwrap_or_else(|| "the stream has no snapshot".to_owned()))
 }
 
@@ -264,10 +268,10 @@ async fn try_fetch(
     place: &Place,
     seq: Seq,
 ) -> Result<(), String> {
-    place.clean();
-    let fetched = shelf.get(place.stream, seq, &place.back).await;
+    let _ = fs::remove_file(&place.fetched);
+    let fetched = shelf.get(place.stream, seq, &place.fetched).await;
     fetched.map_err(text)?;
-    match check(store, place).await? {
+    match check(store, place, &place.fetched).await? {
         mark if mark.seq == seq => Ok(()),
         _ => Err(format!("the snapshot at {seq} is of another message")),
     }

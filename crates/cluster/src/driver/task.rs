@@ -234,11 +234,15 @@ impl Task {
             Said::End(None) => self.is_looking = false,
             Said::Fetched(fetched) => {
                 self.is_loading = false;
+                // What it lacked may have come meanwhile: the client had it already.
+                let first = lock(&self.parts.progress).first;
+                let lacks = first > self.member.mark().seq + 1 || self.member.is_stuck();
+                self.needs_snapshot &= lacks;
                 if !self.needs_snapshot {
                     return;
                 }
                 let loaded = match fetched {
-                    Ok(()) => self.place.load(&self.parts.follower).await,
+                    Ok(()) => self.load_fetched().await,
                     Err(why) => Err(why),
                 };
                 self.loads_failed = match loaded {
@@ -251,6 +255,14 @@ impl Task {
             }
             Said::Stored => {}
         }
+    }
+
+    /// A store that failed takes nothing before its engine was opened again, and nobody else may
+    /// do that here: with a snapshot to come the copy tries no message again.
+    async fn load_fetched(&mut self) -> Result<StreamMark, String> {
+        let healed = self.parts.follower.lock().await.heal();
+        healed.map_err(|error| error.to_string())?;
+        self.place.load(&self.parts.follower).await
     }
 
     async fn on_loaded(&mut self, loaded: Result<StreamMark, String>) {

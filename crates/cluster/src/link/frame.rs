@@ -4,7 +4,7 @@
 //! | kind | from | body |
 //! |---|---|---|
 //! | hello | who sends packets | JSON: who it is, which versions it knows, which session this is |
-//! | welcome | who takes them | JSON: who it is, and how many packets of the session it has |
+//! | welcome | who takes them | JSON: who it is, and how many packets of the session need not come again |
 //! | refused | who takes them | a sentence; the connection ends |
 //! | packet | who sends | position, packet |
 //! | ping | who sends | nothing; answered with an acknowledgement |
@@ -17,7 +17,11 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use super::credentials::sentence;
 
 /// The newest version of links that this node knows.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
+
+/// From this one on packets that went back are asked for again with a new connection, and an empty
+/// one says that its sender has heard of it.
+pub(super) const ASKS_AGAIN: u32 = 2;
 
 /// The oldest that it still speaks.
 pub(super) const VERSION_MIN: u32 = 1;

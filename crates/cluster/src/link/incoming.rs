@@ -1,22 +1,32 @@
 //! What a node has of others' packets: how many of each session. Owns the rule by which one that
 //! comes twice is passed over, and a connection that was replaced ends.
+//!
+//! A packet that goes back has arrived as well, and its sender has to hear that it does: what was
+//! said of it may have been lost with the connection. So it is asked for again with the next one,
+//! and goes back again.
 
-use super::frame::Hello;
+use std::collections::VecDeque;
+
+use super::frame::{ASKS_AGAIN, Hello};
 
 /// What is known of one sender.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Incoming {
     incarnation: u64,
     session: u64,
     received: u64,
     /// The connection that may go on: the last that introduced itself.
     connection: u64,
+    /// Nothing has come on it.
+    is_new: bool,
+    /// Positions of packets that went back, of which the sender may not know: in order.
+    went_back: VecDeque<u64>,
 }
 
 /// What is to be done with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrived {
-    /// It is the next one.
+    /// It is the next one, or one that went back.
     Next,
     /// It was taken before.
     Known,
@@ -41,28 +51,52 @@ impl Incoming {
         if session > (self.incarnation, self.session) {
             (self.incarnation, self.session) = session;
             self.received = 0;
+            self.went_back.clear();
         }
+        self.is_new = true;
         self.connection += 1;
         Some(self.connection)
     }
 
+    /// How many have arrived.
     pub(super) fn received(&self) -> u64 {
         self.received
     }
 
-    pub(super) fn arrives(&self, connection: u64, position: u64) -> Arrived {
+    /// How many need not come again with a new connection. A sender of a version that does not know
+    /// that packets which went back are asked for would have them come back twice.
+    pub(super) fn settled(&self, version: u32) -> u64 {
+        let first = self.went_back.front();
+        let first = first.filter(|_| version >= ASKS_AGAIN);
+        first.map_or(self.received, |first| first - 1)
+    }
+
+    pub(super) fn arrives(&mut self, connection: u64, position: u64) -> Arrived {
         if connection != self.connection || position > self.received + 1 {
-            Arrived::Wrong
-        } else if position <= self.received {
-            Arrived::Known
-        } else {
-            Arrived::Next
+            return Arrived::Wrong;
+        }
+        if std::mem::take(&mut self.is_new) {
+            // Of what is in front of the first that it sends, it has heard.
+            while self.went_back.pop_front_if(|one| *one < position).is_some() {}
+        }
+        match position <= self.received && self.went_back.binary_search(&position).is_err() {
+            true => Arrived::Known,
+            false => Arrived::Next,
         }
     }
 
-    /// The next one was taken.
-    pub(super) fn taken(&mut self) {
-        self.received += 1;
+    /// That one was taken, or goes back. As many of the latter are remembered as a sender may have
+    /// under way.
+    pub(super) fn taken(&mut self, position: u64, goes_back: bool, under_way_max: usize) {
+        self.received = self.received.max(position);
+        match (self.went_back.binary_search(&position), goes_back) {
+            (Ok(at), false) => drop(self.went_back.remove(at)),
+            (Err(at), true) => self.went_back.insert(at, position),
+            (Ok(_), true) | (Err(_), false) => {}
+        }
+        while self.went_back.len() > under_way_max {
+            self.went_back.pop_front();
+        }
     }
 }
 
@@ -88,7 +122,7 @@ mod tests {
         let mut incoming = Incoming::default();
         let first = incoming.begin(&hello(5, 1)).unwrap();
         assert_eq!(incoming.arrives(first, 1), Arrived::Next);
-        incoming.taken();
+        incoming.taken(1, false, 2);
         assert_eq!(incoming.arrives(first, 1), Arrived::Known);
         assert_eq!(incoming.arrives(first, 3), Arrived::Wrong);
         let second = incoming.begin(&hello(5, 1)).unwrap();
@@ -103,7 +137,7 @@ mod tests {
         let mut incoming = Incoming::default();
         assert!(!incoming.is_anew(&hello(5, 1)));
         incoming.begin(&hello(5, 1)).unwrap();
-        incoming.taken();
+        incoming.taken(1, false, 2);
         assert!(!incoming.is_anew(&hello(5, 1)));
         assert!(incoming.is_anew(&hello(5, 2)));
         assert!(incoming.begin(&hello(5, 2)).is_some());
@@ -111,5 +145,39 @@ mod tests {
         assert_eq!(incoming.begin(&hello(5, 1)), None);
         assert_eq!(incoming.begin(&hello(4, 9)), None);
         assert!(incoming.begin(&hello(6, 0)).is_some());
+    }
+
+    /// Goal: a packet that went back comes again with each connection, until its sender shows that
+    /// it knows, or the packet is taken after all.
+    #[test]
+    fn what_went_back_comes_again() {
+        let mut incoming = Incoming::default();
+        let mut number = incoming.begin(&hello(5, 1)).unwrap();
+        for position in 1..=6 {
+            assert_eq!(incoming.arrives(number, position), Arrived::Next);
+            incoming.taken(position, [2, 3, 5].contains(&position), 3);
+        }
+        assert_eq!((incoming.received(), incoming.settled(ASKS_AGAIN)), (6, 1));
+        assert_eq!(incoming.settled(1), 6, "a sender of before");
+        // On the same connection nothing comes again.
+        assert_eq!(incoming.arrives(number, 7), Arrived::Next);
+        number = incoming.begin(&hello(5, 1)).unwrap();
+        assert_eq!(
+            incoming.arrives(number, 3),
+            Arrived::Next,
+            "it knows of the second"
+        );
+        incoming.taken(3, true, 3);
+        assert_eq!(incoming.arrives(number, 4), Arrived::Known);
+        assert_eq!(incoming.arrives(number, 5), Arrived::Next);
+        incoming.taken(5, false, 3);
+        assert_eq!((incoming.received(), incoming.settled(ASKS_AGAIN)), (6, 2));
+        assert_eq!(incoming.arrives(number, 5), Arrived::Known, "it was taken");
+        for position in 7..=10 {
+            incoming.taken(position, true, 3);
+        }
+        assert_eq!(incoming.settled(ASKS_AGAIN), 7, "the oldest are forgotten");
+        incoming.begin(&hello(5, 2)).unwrap();
+        assert_eq!((incoming.received(), incoming.settled(ASKS_AGAIN)), (0, 0));
     }
 }

@@ -13,6 +13,9 @@ pub(super) struct Outgoing {
     queue: VecDeque<Vec<u8>>,
     /// Positions of those that are answers.
     answers: VecDeque<u64>,
+    /// Positions of those that came back, in order. They keep their places until they are
+    /// acknowledged.
+    came_back: VecDeque<u64>,
 }
 
 /// What is not needed any more.
@@ -46,6 +49,7 @@ impl Outgoing {
             next: 1,
             queue: VecDeque::new(),
             answers: VecDeque::new(),
+            came_back: VecDeque::new(),
         }
     }
 
@@ -92,27 +96,51 @@ impl Outgoing {
         while self.answers.pop_front_if(|at| *at < self.first).is_some() {
             freed.answers += 1;
         }
+        while self.came_back.pop_front_if(|at| *at < self.first).is_some() {}
         self.next = self.next.max(self.first);
         Ok(freed)
     }
 
     /// The other side did not take the packet at a position. Its acknowledgement comes later.
-    pub(super) fn moved(&self, position: u64) -> Result<&[u8], Impossible> {
+    /// Nothing if that was said before.
+    pub(super) fn moved(&mut self, position: u64) -> Result<Option<&[u8]>, Impossible> {
         let at = position.checked_sub(self.first).ok_or(Impossible)?;
-        let packet = self.queue.get(at as usize);
-        packet.map(Vec::as_slice).ok_or(Impossible)
+        let packet = self.queue.get(at as usize).ok_or(Impossible)?;
+        match self.came_back.binary_search(&position) {
+            Ok(_) => Ok(None),
+            Err(at) => {
+                self.came_back.insert(at, position);
+                Ok(Some(packet))
+            }
+        }
     }
 
-    /// The next packet to send on this connection, with its position.
+    /// The next packet to send on this connection, with its position. Empty if it came back on
+    /// another one, of which the other side does not know that it was heard.
     pub(super) fn next(&mut self) -> Option<(u64, &[u8])> {
         let packet = self.queue.get((self.next - self.first) as usize)?;
         self.next += 1;
-        Some((self.next - 1, packet))
+        let position = self.next - 1;
+        match self.came_back.binary_search(&position) {
+            Ok(_) => Some((position, &[])),
+            Err(_) => Some((position, packet)),
+        }
     }
 
-    /// The peer is gone: everything that it did not acknowledge.
-    pub(super) fn give_up(self) -> VecDeque<Vec<u8>> {
-        self.queue
+    /// The peer is gone: everything that it did not acknowledge, but for what came back; and the
+    /// places of that.
+    pub(super) fn give_up(self) -> (Vec<Vec<u8>>, Freed) {
+        let (mut left, mut freed) = (Vec::new(), Freed::default());
+        for (position, packet) in (self.first..).zip(self.queue) {
+            match self.came_back.binary_search(&position) {
+                Ok(_) => {
+                    freed.packets += 1;
+                    freed.bytes += packet.len();
+                }
+                Err(_) => left.push(packet),
+            }
+        }
+        (left, freed)
     }
 }
 
@@ -155,9 +183,29 @@ mod tests {
         assert_eq!(sent(&mut outgoing), [(3, 3), (4, 4)]);
         outgoing.push(vec![5]);
         assert_eq!(sent(&mut outgoing), [(5, 5)]);
-        assert_eq!(outgoing.moved(4), Ok(&[4][..]));
+        assert_eq!(outgoing.moved(4), Ok(Some(&[4][..])));
         assert_eq!(outgoing.acknowledged(4), Ok(freed(2)));
-        assert_eq!(outgoing.give_up(), [[5]]);
+        assert_eq!(outgoing.give_up(), (vec![vec![5]], Freed::default()));
+    }
+
+    /// Goal: a packet that came back is nobody's any more: it comes back once, and is neither sent
+    /// again nor given up, but keeps its place until that is acknowledged.
+    #[test]
+    fn what_came_back_is_sent_no_more() {
+        let mut outgoing = filled(3);
+        sent(&mut outgoing);
+        assert_eq!(outgoing.moved(2), Ok(Some(&[2][..])));
+        assert_eq!(outgoing.moved(2), Ok(None));
+        assert_eq!(outgoing.connected(1), Ok((freed(1), 2)));
+        assert_eq!(outgoing.next(), Some((2, &[][..])));
+        assert_eq!(outgoing.next(), Some((3, &[3][..])));
+        let other = Outgoing {
+            came_back: outgoing.came_back.clone(),
+            ..filled(3)
+        };
+        assert_eq!(other.give_up(), (vec![vec![1], vec![3]], freed(1)));
+        assert_eq!(outgoing.acknowledged(3), Ok(freed(2)));
+        assert!(outgoing.came_back.is_empty());
     }
 
     /// Goal: answers among the packets are counted until they are acknowledged.

@@ -147,10 +147,11 @@ async fn introduce(
             return Err(why);
         }
     };
+    let version = hello.version.min(VERSION);
     let welcome = Welcome {
-        version: hello.version.min(VERSION),
+        version,
         incarnation: shared.author.incarnation,
-        received: lock(&begun.0).received(),
+        received: lock(&begun.0).settled(version),
     };
     Frame::Welcome(welcome).write(&mut connection.out);
     connection.flush().await?;
@@ -245,11 +246,14 @@ async fn deliver(
                 Arrived::Next => {}
             }
             let taken = match may_come() {
+                // It went back, which its sender has heard.
+                true if packet.is_empty() => Taken::Yes,
                 true => (shared.deliver)(id, packet),
                 false => Taken::Later,
             };
             if taken != Taken::Later {
-                incoming.taken();
+                let under_way_max = shared.options.unacknowledged_max;
+                incoming.taken(position, taken != Taken::Yes, under_way_max);
             }
             taken
         };

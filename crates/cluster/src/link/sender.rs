@@ -55,7 +55,9 @@ pub(super) async fn run(id: PeerId, peer: Arc<Peer>, mut queue: Queue, shared: A
         peer.silent_ticks.store(0, Ordering::Relaxed);
         let answers = outgoing.answers();
         peer.unanswered.fetch_sub(answers, Ordering::Relaxed);
-        shared.give_back(&peer, outgoing.give_up());
+        let (left, freed) = outgoing.give_up();
+        peer.free(freed);
+        shared.give_back(&peer, left);
         forget_answers(&peer);
         shared.is_gone(id);
     }
@@ -389,10 +391,11 @@ fn hear(frame: Frame, peer: &Peer, shared: &Shared, outgoing: &mut Outgoing) -> 
                 .fetch_add(freed.packets as u64, Ordering::Relaxed);
         }
         Frame::Moved(position, _) => {
-            let packet = outgoing.moved(position).map_err(impossible)?.to_vec();
             // Its own place is freed with the acknowledgement.
-            peer.returned.fetch_add(1, Ordering::Relaxed);
-            lock(&shared.returned).packets.push_back(packet);
+            if let Some(packet) = outgoing.moved(position).map_err(impossible)? {
+                peer.returned.fetch_add(1, Ordering::Relaxed);
+                lock(&shared.returned).packets.push_back(packet.to_vec());
+            }
         }
         other => return Err(format!("not expected: {other:?}")),
     }

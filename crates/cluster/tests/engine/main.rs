@@ -22,7 +22,7 @@ use cluster::journal::{Answer, Publish};
 use cluster::layout::{Layout, StreamId};
 use cluster::observe;
 use stdx::Level;
-use store::{Durability, FaultyEngine, MemoryEngine, Position, Store};
+use store::{Durability, Faults, FaultyEngine, MemoryEngine, Position, Store};
 
 use nodes::{Node, record};
 use servers::Servers;
@@ -732,9 +732,32 @@ fn a_node_that_was_cut_off_takes_part_at_once() {
 }
 
 /// Goal: a home whose store refuses a write, so that its own copy never gets on, loses the stream
-/// to a node whose copy does, which has what was acknowledged meanwhile.
+/// to a node whose copy does, which has what was acknowledged meanwhile. Once its store takes writes
+/// again its copy goes on by itself.
 #[test]
 fn a_home_whose_store_refuses_a_write_loses_the_stream() {
+    let full = |faults: &Faults, is_full| faults.set_disk_full(is_full);
+    lose_the_stream(full, |_| {});
+}
+
+/// Goal: the same if what the copy lacks was purged meanwhile: it goes on with the snapshot, which
+/// its store takes only once its engine was opened again.
+#[test]
+fn a_store_that_failed_is_healed_before_a_snapshot_is_loaded() {
+    let damaged = |faults: &Faults, is_damaged: bool| {
+        faults.fail_commits(u64::from(is_damaged), false);
+        faults.fail_heals(if is_damaged { u64::MAX } else { 0 });
+    };
+    lose_the_stream(damaged, |home| {
+        let stored = Node::wait(home.driver().snapshot(STREAM)).expect("a snapshot");
+        let mark = home.driver().progress(STREAM).mark;
+        assert_eq!(stored.mark, mark, "all of it is purged");
+    });
+}
+
+/// A home loses its stream by a fault of its store, which is over behind something that the next
+/// home does.
+fn lose_the_stream(set: impl Fn(&Faults, bool), meanwhile: impl FnOnce(&Node)) {
     let servers = Servers::start_untold();
     servers.create(&layout());
     let disks = ["a", "b"].map(|_| Arc::new(FaultyEngine::new(MemoryEngine::new())));
@@ -760,7 +783,7 @@ fn a_home_whose_store_refuses_a_write_loses_the_stream() {
         Outcome::Committed(_)
     ));
     nodes[new].catch_up_with(&nodes[old], STREAM);
-    disks[old].faults().set_disk_full(true);
+    set(&disks[old].faults(), true);
     // Nobody decides it here any more.
     let _undecided = nodes[old].begin(2);
     Node::until("its copy is stuck", || {
@@ -773,8 +796,8 @@ fn a_home_whose_store_refuses_a_write_loses_the_stream() {
         nodes[new].append_patiently(3),
         Outcome::Committed(_)
     ));
-    // With room again it goes on by itself.
-    disks[old].faults().set_disk_full(false);
+    meanwhile(&nodes[new]);
+    set(&disks[old].faults(), false);
     nodes[old].catch_up_with(&nodes[new], STREAM);
     assert!(!nodes[old].driver().progress(STREAM).is_stuck);
 }

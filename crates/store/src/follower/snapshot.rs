@@ -303,6 +303,11 @@ fn load<L: DerefMut<Target = Follower>>(
             }
         }
     })?;
+    if head.mark != Some(mark) {
+        return Err(OpenError::Store(StoreError::Corrupt(
+            "the file of the snapshot became another one meanwhile".to_owned(),
+        )));
+    }
     batch.push(meta(&keys::stream(stream), &mark.encode()));
     lock().commit(batch)?;
     Ok(mark)
