@@ -208,12 +208,13 @@ impl Effect {
         matches!(self, Effect::Credit(own) if *own == link)
     }
 
-    /// Returns the effect that replaces this one after an earlier append failed. A confirmation
-    /// becomes a refusal: the message may be in no log, so its sender keeps it and hands it over
-    /// again. If it was taken before, it is recognised then.
-    fn behind_failure(self) -> Effect {
+    /// Returns the effect that replaces this one after an earlier append failed, or `None` if it is
+    /// dropped. A confirmation becomes a refusal: the message may be in no log, so its sender keeps
+    /// it and hands it over again. If it was taken before, it is recognised then. A room that is not
+    /// told that it is noted says again that the account is its member.
+    fn behind_failure(self) -> Option<Effect> {
         match self {
-            Effect::Taken { to, source } => Effect::NotTaken {
+            Effect::Taken { to, source } => Some(Effect::NotTaken {
                 to,
                 answer: Box::new(NotTaken {
                     by: 0,
@@ -221,8 +222,9 @@ impl Effect {
                     why: Refusal::Unreadable,
                     error: None,
                 }),
-            },
-            other => other,
+            }),
+            Effect::Noted { .. } => None,
+            other => Some(other),
         }
     }
 
@@ -232,7 +234,7 @@ impl Effect {
     pub(super) fn of_failure(self) -> Option<Effect> {
         match self {
             Effect::Answer(reply, _) => Some(Effect::Answer(reply, AdminAnswer::Unavailable)),
-            Effect::Taken { .. } => Some(self.behind_failure()),
+            Effect::Taken { .. } => self.behind_failure(),
             Effect::NotTaken { to, answer } => Some(Effect::NotTaken { to, answer }),
             // Taking up a session reads what is there, whatever became of an append.
             Effect::Resume { number, conn } => Some(Effect::Resume { number, conn }),
@@ -568,7 +570,7 @@ impl Barrier {
             });
         }
         let of_failure = append.effects.into_iter().filter_map(Effect::of_failure);
-        let behind = after.into_iter().map(Effect::behind_failure);
+        let behind = after.into_iter().filter_map(Effect::behind_failure);
         Some(Decided {
             effects: of_failure.chain(behind).collect(),
             origin: append.origin,
@@ -614,6 +616,21 @@ mod tests {
         assert!(!barrier.is_open());
         assert_eq!(effects_of(barrier.decide(second, true, spares)), 2);
         assert!(barrier.is_open());
+    }
+
+    /// A room says twice that the account is its member, and what the account noted at the first
+    /// time is refused: the room must not hear that it is noted.
+    #[test]
+    fn nothing_is_noted_behind_an_append_that_failed() {
+        let (mut barrier, spares) = (Barrier::default(), &Spares::default());
+        let room = Name::from("room@x");
+        let noted = || vec![Effect::Noted { room: room.clone() }];
+        for (is_done, count) in [(true, 2), (false, 0)] {
+            let ticket = Ticket(u32::from(is_done));
+            barrier.push(append(ticket, noted()), spares);
+            barrier.follow(&mut noted());
+            assert_eq!(effects_of(barrier.decide(ticket, is_done, spares)), count);
+        }
     }
 
     #[test]
