@@ -354,8 +354,8 @@ fn a_session_that_is_resumed_meanwhile_is_not_taken_over() {
     other.sync(&mut world);
 }
 
-/// Goal: the same while the stream is about to go on: it ends, with what happened, and hears nothing
-/// of a resumption that it has not asked for. So does one whose session is ended meanwhile.
+/// Goal: the same while the stream is about to go on: it ends, with what happened, and hears
+/// nothing of a resumption that it has not asked for. So does one whose session is ended meanwhile.
 #[test]
 fn a_stream_that_is_about_to_go_on_makes_way() {
     for is_resumed in [true, false] {

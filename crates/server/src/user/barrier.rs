@@ -210,8 +210,8 @@ impl Effect {
 
     /// Returns the effect that replaces this one after an earlier append failed, or `None` if it is
     /// dropped. A confirmation becomes a refusal: the message may be in no log, so its sender keeps
-    /// it and hands it over again. If it was taken before, it is recognised then. A room that is not
-    /// told that it is noted says again that the account is its member.
+    /// it and hands it over again. If it was taken before, it is recognised then. A room that is
+    /// not told that it is noted says again that the account is its member.
     fn behind_failure(self) -> Option<Effect> {
         match self {
             Effect::Taken { to, source } => Some(Effect::NotTaken {

@@ -206,8 +206,8 @@ impl Device {
                 &self.name,
                 format_args!("does not enter: {}", one_line(element)),
             );
-            // One that asked again, because the answer was late, may be in the room by now and takes
-            // itself for one who is not: until it is told so once more it hears what is not noted.
+            // One that asked again, because the answer was late, may be in the room by now. It does
+            // not know: what it hears until it is told so again is not noted.
             let was_in = std::mem::replace(&mut self.room.state, State::Out) == State::In;
             if let Some(session) = self.session.as_ref().filter(|_| was_in) {
                 shared.history.chains[session.chain].heard.push(Vec::new());
