@@ -15,6 +15,9 @@ pub const DUPLICATE_WINDOW_MIN: Duration = Duration::from_secs(120);
 /// Copies of each stream: one server may be lost.
 pub const REPLICAS: usize = 3;
 
+/// Largest message that servers and streams have to take, in bytes: their default.
+const MESSAGE_BYTES: u64 = 1_024 * 1_024;
+
 /// Bounds of the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -51,6 +54,8 @@ pub struct Server {
     pub stored_bytes: u64,
     /// What it may store (`max_file_store`), in bytes; 0: it does not say.
     pub stored_bytes_max: u64,
+    /// Largest message that it takes (`max_payload`), in bytes; 0: it does not say.
+    pub message_bytes_max: u64,
     /// Servers of its cluster, by what the leader of all streams says; 0 if it knows none.
     pub cluster_size: usize,
 }
@@ -105,6 +110,8 @@ pub struct Observed {
     pub silent: Vec<(String, String)>,
     /// The streams that are there, of those that the layout names.
     pub streams: Vec<Stream>,
+    /// The streams below the buckets of the map and of snapshots, of those that are there.
+    pub buckets: Vec<Stream>,
     /// The names of those of which nobody says whether they are there.
     pub silent_streams: Vec<String>,
 }
@@ -195,22 +202,45 @@ pub fn check(options: &Options, layout: &Layout, observed: &Observed) -> Vec<Pro
             "monitor = [\"http://HOST:8222\", …]".to_owned(),
         ));
     }
+    let mut names: Vec<&str> = observed.servers.iter().map(|one| &*one.name).collect();
+    names.sort_unstable();
+    for twice in names.windows(2).filter(|two| two[0] == two[1]) {
+        problems.push(problem(
+            format!(
+                "two monitoring ports are of {}: another server is not asked",
+                twice[0]
+            ),
+            "monitor = [\"http://HOST:8222\", …]  # one for each server".to_owned(),
+        ));
+    }
     for stream in layout.streams() {
         let name = layout.stream_name(stream);
         match observed.streams.iter().find(|there| there.name == name) {
             Some(there) => check_stream(there, &layout.subject(stream), &mut problems),
-            None if observed.silent_streams.contains(&name) => problems.push(problem(
-                format!("{name} does not answer: it has no leader, or the engine is overloaded"),
-                "nats server report jetstream  # says which servers are gone; start them"
-                    .to_owned(),
-            )),
-            None => problems.push(problem(
-                format!("the stream {name} is missing"),
-                "roost cluster check --create".to_owned(),
-            )),
+            None => problems.push(absent(observed, &name)),
+        }
+    }
+    for name in [layout.map_stream(), layout.snapshot_stream()] {
+        match observed.buckets.iter().find(|there| there.name == name) {
+            Some(there) => check_bucket(there, &mut problems),
+            None => problems.push(absent(observed, &name)),
         }
     }
     problems
+}
+
+/// A stream that is not there, or does not say so.
+fn absent(observed: &Observed, name: &String) -> Problem {
+    match observed.silent_streams.contains(name) {
+        true => problem(
+            format!("{name} does not answer: it has no leader, or the engine is overloaded"),
+            "nats server report jetstream  # says which servers are gone; start them".to_owned(),
+        ),
+        false => problem(
+            format!("the stream {name} is missing"),
+            "roost cluster check --create".to_owned(),
+        ),
+    }
 }
 
 fn check_server(options: &Options, server: &Server, problems: &mut Vec<Problem>) {
@@ -238,6 +268,13 @@ fn check_server(options: &Options, server: &Server, problems: &mut Vec<Problem>)
             format!("{name} acknowledges before its disk has it: a power cut loses messages"),
             "jetstream { sync_interval: always }  # in its configuration; then restart it"
                 .to_owned(),
+        ));
+    }
+    let takes = server.message_bytes_max;
+    if takes > 0 && takes < MESSAGE_BYTES {
+        problems.push(problem(
+            format!("{name} takes messages of {takes} bytes at most; {MESSAGE_BYTES} are needed"),
+            "max_payload: 1MB  # in its configuration; then restart it".to_owned(),
         ));
     }
     let (bytes, max) = (server.stored_bytes, server.stored_bytes_max);
@@ -321,7 +358,7 @@ fn check_stream(stream: &Stream, subject: &str, problems: &mut Vec<Problem>) {
         "--dupe-window 2m",
     );
     edit(
-        (1..1_024 * 1_024).contains(&stream.message_size_max),
+        (1..MESSAGE_BYTES as i32).contains(&stream.message_size_max),
         "refuses messages of under 1 MB",
         "--max-msg-size -1",
     );
@@ -352,9 +389,47 @@ fn check_stream(stream: &Stream, subject: &str, problems: &mut Vec<Problem>) {
     }
 }
 
+/// What is below the map, without which nobody has a lease, or below snapshots, behind which
+/// streams are purged.
+fn check_bucket(bucket: &Stream, problems: &mut Vec<Problem>) {
+    let name = &bucket.name;
+    let mut edit = |is_wrong: bool, what: &str, flags: &str| {
+        if is_wrong {
+            let mend = format!("nats stream edit {name} --force {flags}");
+            problems.push(problem(format!("{name} {what}"), mend));
+        }
+    };
+    edit(
+        bucket.replicas < REPLICAS,
+        &format!(
+            "has {} copies; {REPLICAS} survive one server's loss",
+            bucket.replicas
+        ),
+        "--replicas 3",
+    );
+    edit(
+        !bucket.age_max.is_zero(),
+        "forgets what is in it by its age",
+        "--max-age 0s",
+    );
+    if !bucket.is_file {
+        problems.push(problem(
+            format!("{name} is kept in memory: what is in it goes with the engine's servers"),
+            format!("nats stream rm {name} && roost cluster check --create  # this loses its data"),
+        ));
+    }
+    if !bucket.has_leader {
+        problems.push(problem(
+            format!("{name} has no leader: a majority of its servers is gone"),
+            "nats server report jetstream  # says which; start them".to_owned(),
+        ));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::StreamId;
 
     fn good(layout: &Layout) -> Observed {
         let server = |name: &str| Server {
@@ -367,6 +442,7 @@ mod tests {
             uncertain_ms: 5,
             stored_bytes: 1 << 30,
             stored_bytes_max: 4 << 30,
+            message_bytes_max: 1 << 20,
             cluster_size: 3,
         };
         let stream = |stream| Stream {
@@ -389,10 +465,20 @@ mod tests {
             is_sealed: false,
             has_leader: true,
         };
+        let bucket = |name: String| Stream {
+            name,
+            allows_rollup: true,
+            denies_delete: false,
+            ..stream(StreamId(0))
+        };
         Observed {
             servers: ["n1", "n2", "n3"].map(server).to_vec(),
             silent: Vec::new(),
             streams: layout.streams().map(stream).collect(),
+            buckets: vec![
+                bucket(layout.map_stream()),
+                bucket(layout.snapshot_stream()),
+            ],
             silent_streams: Vec::new(),
         }
     }
@@ -502,5 +588,29 @@ mod tests {
         one("stream rm", |o| o.streams[0].keeps_all = false);
         one("stream rm", |o| o.streams[0].is_sealed = true);
         one("server report", |o| o.streams[0].has_leader = false);
+        one("max_payload", |o| {
+            o.servers[0].message_bytes_max = 1_000_000;
+        });
+        one("one for each server", |o| {
+            o.servers[1].name = o.servers[0].name.clone();
+        });
+    }
+
+    /// Goal: the same for what is below the buckets.
+    #[test]
+    fn each_rule_of_buckets_names_what_mends() {
+        for bucket in 0..2 {
+            one("--create", |o| drop(o.buckets.remove(bucket)));
+            one("server report", |o| {
+                let silent = o.buckets.remove(bucket);
+                o.silent_streams.push(silent.name);
+            });
+            one("--replicas 3", |o| o.buckets[bucket].replicas = 1);
+            one("--max-age 0s", |o| {
+                o.buckets[bucket].age_max = Duration::from_secs(1);
+            });
+            one("stream rm", |o| o.buckets[bucket].is_file = false);
+            one("server report", |o| o.buckets[bucket].has_leader = false);
+        }
     }
 }

@@ -2,6 +2,8 @@
 //! number of streams. One entry of the map's bucket, made by the first node that comes, with
 //! compare-and-set. Owns the entry and its bytes.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use stdx::{Clock, Level, SystemClock};
@@ -77,8 +79,46 @@ pub fn join(
     };
     patiently(options, async || {
         let engine = Engine::connect(options, layout.clone()).await?;
-        engine.map().await?.deployment(&made).await
+        let bucket = engine.map().await?;
+        let find = async || {
+            let found = bucket.find_deployment().await?;
+            Ok::<_, EngineError>(found.map(|(_, found)| found))
+        };
+        if let Some(found) = find().await? {
+            return Ok(found);
+        }
+        let Some(used) = find_used(&engine, layout).await? else {
+            return bucket.deployment(&made).await;
+        };
+        // A copy of the map may not have what another node has made just now.
+        tokio::time::sleep(AGAIN).await;
+        find().await?.ok_or(used)
     })
+}
+
+/// Before an entry of the map that is not there is looked for once more.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What is wrong if something is in the streams: the entry of their deployment was lost, and
+/// another one, with another key, would have nobody find what is there.
+async fn find_used(engine: &Engine, layout: &Layout) -> Result<Option<EngineError>, EngineError> {
+    for stream in layout.streams() {
+        let asked = layout.stream_name(stream);
+        let Some((_, last)) = engine.bounds(stream).await else {
+            let why = "no answer".to_owned();
+            return Err(EngineError::Silent { asked, why });
+        };
+        if last > 0 {
+            let why = format!(
+                "it has {last} messages, and the entry `{KEY}` of {} is gone, without which none \
+                 can be read: put it back from a backup of the engine, or restore the backup of a \
+                 node into another deployment",
+                layout.map_bucket()
+            );
+            return Ok(Some(EngineError::Failed { asked, why }));
+        }
+    }
+    Ok(None)
 }
 
 /// The life of a process of this node that begins at this time, in milliseconds: the number of no

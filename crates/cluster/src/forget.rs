@@ -1,6 +1,6 @@
 //! Takes a node that is gone for good out of the map. Owns whom that may be done to: one whose
-//! lease others have ended, and that is the home of nothing. Whoever comes back under its name makes
-//! an entry anew.
+//! lease others have ended, and that is the home of nothing. Whoever comes back under its name
+//! makes an entry anew.
 
 use crate::engine::{self, Engine, EngineError, Entry};
 use crate::layout::Layout;

@@ -83,9 +83,19 @@ impl Layout {
         format!("{}-map", self.prefix)
     }
 
+    /// Name of the stream below it.
+    pub fn map_stream(&self) -> String {
+        format!("KV_{}", self.map_bucket())
+    }
+
     /// Name of the bucket with snapshots.
     pub fn snapshot_bucket(&self) -> String {
         format!("{}-snapshots", self.prefix)
+    }
+
+    /// Name of the stream below it.
+    pub fn snapshot_stream(&self) -> String {
+        format!("OBJ_{}", self.snapshot_bucket())
     }
 }
 

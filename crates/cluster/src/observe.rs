@@ -56,9 +56,10 @@ pub async fn observe(options: &Options) -> Result<Vec<Problem>, EngineError> {
     if options.create {
         engine.create().await?;
     }
-    let (streams, silent_streams) = engine.observe_streams().await;
+    let (streams, buckets, silent_streams) = engine.observe_streams().await;
     let mut observed = Observed {
         streams,
+        buckets,
         silent_streams,
         ..Observed::default()
     };
@@ -96,6 +97,7 @@ pub(crate) async fn server(monitor: &str) -> Result<Server, String> {
         uncertain_ms: half.saturating_add(2),
         stored_bytes: jetstream["storage"].as_u64().unwrap_or_default(),
         stored_bytes_max: config["max_storage"].as_u64().unwrap_or_default(),
+        message_bytes_max: vars["max_payload"].as_u64().unwrap_or_default(),
         cluster_size: meta["cluster_size"].as_u64().unwrap_or_default() as usize,
     })
 }

@@ -1,5 +1,5 @@
 //! How a node is let in by the engine's servers, and how it knows that they are those: what
-//! addresses say of a user, and files of this machine. Owns what an operator is told of such a file.
+//! addresses say of a user, and files of this machine. Owns what an operator is told of a file.
 
 use std::path::{Path, PathBuf};
 

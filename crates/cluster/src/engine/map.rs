@@ -128,8 +128,7 @@ impl Engine {
 
     /// The name of the server that leads the bucket now, and could take a renewal.
     pub async fn map_leader(&self) -> Option<String> {
-        self.leader_of(format!("KV_{}", self.layout.map_bucket()))
-            .await
+        self.leader_of(self.layout.map_stream()).await
     }
 }
 

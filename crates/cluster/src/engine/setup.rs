@@ -59,50 +59,60 @@ impl Engine {
         }
     }
 
-    /// The streams of the layout that are there, and the names of those of which nobody says
-    /// whether they are: only a stream's leader answers, and there may be none for the moment.
-    pub async fn observe_streams(&self) -> (Vec<check::Stream>, Vec<String>) {
-        let (mut streams, mut silent) = (Vec::new(), Vec::new());
-        for stream in self.layout.streams() {
-            let name = self.layout.stream_name(stream);
-            let info = match self.jetstream.get_stream_no_info(&name).await {
-                Ok(handle) => handle.get_info().await,
-                Err(_) => {
-                    silent.push(name);
-                    continue;
-                }
-            };
-            let info = match info {
-                Ok(info) => info,
-                Err(error) if says(&error, ErrorCode::STREAM_NOT_FOUND) => continue,
-                Err(_) => {
-                    silent.push(name);
-                    continue;
-                }
-            };
-            let config = info.config;
-            let leader = info.cluster.and_then(|cluster| cluster.leader);
-            streams.push(check::Stream {
-                name: config.name,
-                subjects: config.subjects,
-                replicas: config.num_replicas,
-                is_file: config.storage == StorageType::File,
-                discards_new: config.discard == DiscardPolicy::New,
-                denies_delete: config.deny_delete,
-                denies_purge: config.deny_purge,
-                age_max: config.max_age,
-                messages_max: config.max_messages,
-                bytes_max: config.max_bytes,
-                messages_per_subject_max: config.max_messages_per_subject,
-                keeps_all: config.retention == RetentionPolicy::Limits,
-                message_size_max: config.max_message_size,
-                allows_rollup: config.allow_rollup,
-                duplicate_window: config.duplicate_window,
-                acknowledges: !config.no_ack,
-                is_sealed: config.sealed,
-                has_leader: leader.is_some_and(|leader| !leader.is_empty()),
-            });
+    /// The streams of the layout that are there, those below its buckets, and the names of those of
+    /// which nobody says whether they are: only a stream's leader answers, and there may be none
+    /// for the moment.
+    pub async fn observe_streams(&self) -> (Vec<check::Stream>, Vec<check::Stream>, Vec<String>) {
+        let (mut streams, mut buckets, mut silent) = (Vec::new(), Vec::new(), Vec::new());
+        let names = self
+            .layout
+            .streams()
+            .map(|one| self.layout.stream_name(one));
+        for name in names {
+            self.observe(name, &mut streams, &mut silent).await;
         }
-        (streams, silent)
+        for name in [self.layout.map_stream(), self.layout.snapshot_stream()] {
+            self.observe(name, &mut buckets, &mut silent).await;
+        }
+        (streams, buckets, silent)
+    }
+
+    async fn observe(
+        &self,
+        name: String,
+        there: &mut Vec<check::Stream>,
+        silent: &mut Vec<String>,
+    ) {
+        let info = match self.jetstream.get_stream_no_info(&name).await {
+            Ok(handle) => handle.get_info().await,
+            Err(_) => return silent.push(name),
+        };
+        let info = match info {
+            Ok(info) => info,
+            Err(error) if says(&error, ErrorCode::STREAM_NOT_FOUND) => return,
+            Err(_) => return silent.push(name),
+        };
+        let config = info.config;
+        let leader = info.cluster.and_then(|cluster| cluster.leader);
+        there.push(check::Stream {
+            name: config.name,
+            subjects: config.subjects,
+            replicas: config.num_replicas,
+            is_file: config.storage == StorageType::File,
+            discards_new: config.discard == DiscardPolicy::New,
+            denies_delete: config.deny_delete,
+            denies_purge: config.deny_purge,
+            age_max: config.max_age,
+            messages_max: config.max_messages,
+            bytes_max: config.max_bytes,
+            messages_per_subject_max: config.max_messages_per_subject,
+            keeps_all: config.retention == RetentionPolicy::Limits,
+            message_size_max: config.max_message_size,
+            allows_rollup: config.allow_rollup,
+            duplicate_window: config.duplicate_window,
+            acknowledges: !config.no_ack,
+            is_sealed: config.sealed,
+            has_leader: leader.is_some_and(|leader| !leader.is_empty()),
+        });
     }
 }

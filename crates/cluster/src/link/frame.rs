@@ -4,7 +4,7 @@
 //! | kind | from | body |
 //! |---|---|---|
 //! | hello | who sends packets | JSON: who it is, which versions it knows, which session this is |
-//! | welcome | who takes them | JSON: who it is, and how many packets of the session need not come again |
+//! | welcome | who takes them | JSON: who it is, how many packets need not come again |
 //! | refused | who takes them | a sentence; the connection ends |
 //! | packet | who sends | position, packet |
 //! | ping | who sends | nothing; answered with an acknowledgement |

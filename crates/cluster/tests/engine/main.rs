@@ -51,7 +51,7 @@ fn an_engine_is_checked() {
         .filter(|p| p.mend.contains("sync_interval: always"));
     assert_eq!(
         (missing, unsynced.count(), found.len()),
-        (2, 3, 5),
+        (4, 3, 7),
         "{found:?}"
     );
     servers.create(&layout);
@@ -82,9 +82,12 @@ fn an_engine_may_ask_for_a_password() {
     servers.ask(&layout(), async |_| {});
 }
 
-/// Goal: an engine that speaks TLS, asks for certificates, and knows its users by JWTs keeps streams
-/// for who has the files; who lacks one, or has that of another engine, is told why he is not let
-/// in, and whoever has given files connects to no server without TLS.
+/// What somebody has of the files.
+type Change<'a> = &'a dyn Fn(&mut Access);
+
+/// Goal: an engine that speaks TLS, asks for certificates, and knows its users by JWTs keeps
+/// streams for who has the files. Who lacks one, or has that of another engine, is told why he is
+/// not let in; whoever has given files connects to no server without TLS.
 #[test]
 fn an_engine_may_ask_for_certificates_and_jwts() {
     let servers = Servers::start_secured();
@@ -93,7 +96,7 @@ fn an_engine_may_ask_for_certificates_and_jwts() {
         assert_eq!(engine.bounds(STREAM).await, Some((0, 0)));
     });
     let files = servers.secured();
-    let refused = |change: &dyn Fn(&mut Access)| {
+    let refused = |change: Change<'_>| {
         let mut options = servers.options();
         change(&mut options.access);
         let connected = servers::runtime().block_on(Engine::connect(&options, layout()));
@@ -103,7 +106,7 @@ fn an_engine_may_ask_for_certificates_and_jwts() {
         }
     };
     let other = (files.file("other.chain"), files.file("other.key"));
-    let cases: [(&dyn Fn(&mut Access), &str); 10] = [
+    let cases: [(Change<'_>, &str); 10] = [
         (
             &|own| own.ca = Some(files.file("other.ca")),
             "UnknownIssuer",
@@ -231,6 +234,32 @@ fn nodes_that_come_at_once_are_of_one_deployment() {
     assert_eq!(late, joined[0]);
 }
 
+/// Goal: where the entry of a deployment was lost no other one is made over what is in its streams:
+/// nobody would find it with another key. Once the entry is there again all is as before.
+#[test]
+fn no_deployment_is_made_over_messages_of_another() {
+    let servers = Servers::start(true);
+    servers.create(&layout());
+    let join = |key: u8| deployment::join(&servers.options(), &layout(), [key; 16]);
+    let first = join(1).unwrap();
+    let a = Node::start(&servers, &layout(), "a", 1);
+    a.take_over(STREAM, 1);
+    assert!(matches!(a.append_patiently(1), Outcome::Committed(_)));
+    drop(a);
+    servers.delete(&layout(), "deployment");
+    let why = join(2).unwrap_err().to_string();
+    assert!(
+        why.contains("the entry `deployment` of test-map is gone"),
+        "{why}"
+    );
+    servers.put(
+        &layout(),
+        "deployment",
+        &serde_json::to_string(&first).unwrap(),
+    );
+    assert_eq!(join(3), Ok(first));
+}
+
 /// Goal: a node that comes in the moment in which the map has lost its leader waits for the next
 /// one; without a majority it says so, in bounded time; a map that is not there is named at once.
 #[test]
@@ -320,11 +349,11 @@ fn a_stream_that_does_not_answer_is_not_missing() {
     servers.kill(0);
     servers.kill(1);
     // A leader that is left alone takes some seconds to know it.
-    Node::until("both streams are silent", || {
+    Node::until("both streams are silent, and both buckets", || {
         let found = observe::run(&servers.observe(&layout(), false)).unwrap();
         let about = |what: &str| found.iter().filter(|p| p.what.contains(what)).count();
         assert_eq!(about("is missing"), 0, "{found:?}");
-        about("has no leader") == 2
+        about("has no leader") == 4
     });
 }
 
@@ -732,8 +761,8 @@ fn a_node_that_was_cut_off_takes_part_at_once() {
 }
 
 /// Goal: a home whose store refuses a write, so that its own copy never gets on, loses the stream
-/// to a node whose copy does, which has what was acknowledged meanwhile. Once its store takes writes
-/// again its copy goes on by itself.
+/// to a node whose copy does, which has what was acknowledged meanwhile. Once its store takes
+/// writes again its copy goes on by itself.
 #[test]
 fn a_home_whose_store_refuses_a_write_loses_the_stream() {
     let full = |faults: &Faults, is_full| faults.set_disk_full(is_full);
@@ -751,7 +780,7 @@ fn a_store_that_failed_is_healed_before_a_snapshot_is_loaded() {
     lose_the_stream(damaged, |home| {
         let stored = Node::wait(home.driver().snapshot(STREAM)).expect("a snapshot");
         let mark = home.driver().progress(STREAM).mark;
-        assert_eq!(stored.mark, mark, "all of it is purged");
+        assert!(stored.mark.seq >= mark.seq, "all of it is purged");
     });
 }
 

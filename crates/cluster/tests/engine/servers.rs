@@ -122,8 +122,8 @@ impl Servers {
         let name = self.folder.path().display();
         let text = format!(
             "server_name: n{server}\nlisten: 127.0.0.1:{client}\nhttp: 127.0.0.1:{monitor}\n\
-             {asks}{jetstream}cluster {{ name: \"{name}\"\n listen: 127.0.0.1:{route}\n routes: [{}]\n \
-             no_advertise: {} }}\n",
+             {asks}{jetstream}cluster {{ name: \"{name}\"\n listen: 127.0.0.1:{route}\n \
+             routes: [{}]\n no_advertise: {} }}\n",
             routes.join(", "),
             !self.tells
         );
@@ -288,6 +288,15 @@ impl Servers {
             let jetstream = self.jetstream().await;
             let bucket = jetstream.get_key_value(layout.map_bucket()).await.unwrap();
             bucket.delete(key).await.unwrap();
+        });
+    }
+
+    /// Writes one.
+    pub(crate) fn put(&self, layout: &Layout, key: &str, value: &str) {
+        runtime().block_on(async {
+            let jetstream = self.jetstream().await;
+            let bucket = jetstream.get_key_value(layout.map_bucket()).await.unwrap();
+            bucket.put(key, value.to_owned().into()).await.unwrap();
         });
     }
 
