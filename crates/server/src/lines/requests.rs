@@ -95,8 +95,17 @@ pub(crate) fn is_own(user: &Name, other: &str) -> bool {
 
 /// The first tag of a stanza, alone.
 pub(crate) fn first_tag(stanza: &[u8]) -> Option<Frame> {
-    // No attribute has one: it is written as an entity.
-    let end = stanza.iter().position(|byte| *byte == b'>')?;
+    let mut quote = None;
+    let ends = |byte: &u8| {
+        match (quote, *byte) {
+            (None, b'>') => return true,
+            (None, b'\'' | b'"') => quote = Some(*byte),
+            (Some(open), byte) if open == byte => quote = None,
+            _ => {}
+        }
+        false
+    };
+    let end = stanza.iter().position(ends)?;
     let tag = &stanza[..end];
     let tag = tag.strip_suffix(b"/").unwrap_or(tag);
     Frame::parse([tag, b"/>"].concat()).ok()

@@ -223,6 +223,11 @@ impl Effect {
                     error: None,
                 }),
             }),
+            // Why it was refused may not be so.
+            Effect::NotTaken { to, mut answer } if answer.why == Refusal::Final => {
+                (answer.why, answer.error) = (Refusal::Unreadable, None);
+                Some(Effect::NotTaken { to, answer })
+            }
             Effect::Noted { .. } => None,
             other => Some(other),
         }

@@ -78,7 +78,11 @@ impl User {
             ..all
         };
         let managed = session.managed.as_ref();
-        managed.is_none_or(|managed| managed.out.takes(frame.as_bytes().len(), half))
+        let bytes = frame.as_bytes().len();
+        managed.is_none_or(|managed| match &managed.early {
+            Some(early) => early.takes(bytes, half),
+            None => managed.out.takes(bytes, half),
+        })
     }
 
     fn is_expected_by(&self, session: &Session, frame: &Frame) -> bool {

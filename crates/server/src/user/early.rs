@@ -5,13 +5,13 @@
 
 use std::collections::VecDeque;
 
-use actor::{Context, Name};
+use actor::Name;
+use delivery::{Count, SessionNumber};
 use xmpp::sm::Limits;
 
 use super::User;
 use super::managed::What;
 use crate::lines;
-use crate::message::UserMsg;
 
 /// Stanzas, the oldest first.
 #[derive(Debug, Default)]
@@ -21,6 +21,12 @@ pub(crate) struct Early {
 }
 
 impl Early {
+    /// Whether one more of so many bytes is kept, and none gives way to it. One alone is.
+    pub(super) fn takes(&self, bytes: usize, limits: Limits) -> bool {
+        let has_room = self.bytes + bytes <= limits.bytes as usize;
+        self.stanzas.is_empty() || self.stanzas.len() < usize::from(limits.stanzas) && has_room
+    }
+
     /// Keeps one more. With too many or too much the oldest give way; one has room alone.
     fn keep(&mut self, stanza: Vec<u8>, limits: Limits) {
         self.bytes += stanza.len();
@@ -45,13 +51,24 @@ impl User {
         }
     }
 
-    /// The client is back.
-    pub(super) fn give_early(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) {
-        let managed = self.sessions[at].managed.as_mut();
-        let early = managed.and_then(|managed| managed.early.take());
-        let conn = self.sessions[at].conn;
-        for stanza in early.into_iter().flat_map(|early| early.stanzas) {
-            self.write(conn, What::Other, cx, |out| out.extend_from_slice(&stanza));
+    /// The client is back: it is sent them behind what the log owes it, and in front of all that
+    /// comes from now on. `is_counting`: the inbox counts what is written already.
+    pub(super) fn give_early(&mut self, at: usize, is_counting: bool) {
+        let limits = self.home.bounds().unlogged;
+        let Some(managed) = &mut self.sessions[at].managed else {
+            return;
+        };
+        let number = SessionNumber::new(managed.number);
+        let early = managed.early.take().into_iter();
+        for stanza in early.flat_map(|early| early.stanzas) {
+            let is_kept = managed.push(What::Other, &stanza, limits);
+            self.has_full_session |= managed.is_full;
+            if let Some(log) = self.log.as_mut().filter(|_| is_kept && is_counting) {
+                log.inbox.will_write(number);
+                let count = log.inbox.wrote(number, false);
+                let sent = Some(Count::new(managed.out.sent()));
+                debug_assert_eq!(count, sent, "both count alike");
+            }
         }
     }
 }
@@ -78,6 +95,10 @@ mod tests {
                 "<message from='romeo@localhost/desk'><body>a</body></message>",
                 true,
             ),
+            (
+                "<iq id=\"a>'b\" type='result' from='juliet@localhost/desk'/>",
+                true,
+            ),
             ("<iq type='set' id='push'><query/></iq>", false),
             ("<iq type='result' id='1' from='romeo@localhost'/>", false),
             ("<iq type='result' id='1' from='localhost'/>", false),
@@ -101,11 +122,17 @@ mod tests {
             assert_eq!(early.bytes, lengths.iter().sum::<usize>());
             lengths
         };
+        assert!(Early::default().takes(20, limits));
         assert_eq!(kept(20), [20]);
         assert_eq!(kept(1), [1]);
         assert_eq!(kept(2), [1, 2]);
         assert_eq!(kept(3), [1, 2, 3]);
         assert_eq!(kept(4), [2, 3, 4]);
         assert_eq!(kept(6), [4, 6]);
+        assert!(!early.takes(1, limits), "bytes");
+        early.keep(vec![b'x'; 3], limits);
+        assert!(early.takes(1, limits) && !early.takes(2, limits));
+        (0..2).for_each(|_| early.keep(Vec::new(), limits));
+        assert!(!early.takes(0, limits), "stanzas");
     }
 }

@@ -129,6 +129,8 @@ pub(crate) struct Managed {
     pub presence_lost: bool,
     /// Other stanzas were given up that are in no log, pushes of the roster perhaps.
     pub others_lost: bool,
+    /// Something came since its link was lost that is in no log, and no presence.
+    pub has_unsent: bool,
     /// What others have sent it while its client was not back ([`Managed::is_recovered`]).
     pub early: Option<Box<Early>>,
     /// The roster may have changed unseen, as when the process was started again: its items behind
@@ -163,6 +165,7 @@ impl Managed {
             plain_rooms: Vec::new(),
             presence_lost: false,
             others_lost: false,
+            has_unsent: false,
             early: None,
             roster_owed: None,
             is_full: false,

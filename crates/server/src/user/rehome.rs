@@ -56,8 +56,8 @@ impl User {
 
     /// Whether a session can go on without this life of the user, now or in a moment. Those of
     /// clients without stream management cannot: what they were given, nobody else knows. Nor can
-    /// those of whose connection nothing is kept, nor one whose client is away while something is
-    /// kept for it that is in no log.
+    /// those of whose connection nothing is kept, nor one for which something came that is in no
+    /// log since its client has been away.
     pub(super) fn can_ever_follow(&self, session: &Session) -> bool {
         let managed = session.managed.as_deref();
         managed.is_some_and(|managed| {
@@ -65,7 +65,7 @@ impl User {
             is_resumable
                 && match &managed.link {
                     Link::Attached(link) => self.home.lines.is_kept(*link),
-                    Link::Detached(_) => managed.out.others() == 0 && managed.early.is_none(),
+                    Link::Detached(_) => !managed.has_unsent && managed.early.is_none(),
                     Link::Resuming(_) => true,
                 }
         })
@@ -258,6 +258,7 @@ impl User {
         for seq in owed {
             self.has_full_session |= !managed.push(What::Entry(seq), &[], limits);
         }
+        self.give_early(at, true);
         self.save_session(at);
     }
 

@@ -297,6 +297,7 @@ impl User {
             self.log().inbox.detach(SessionNumber::new(number));
             return self.too_high(at, Some(conn), error, cx);
         }
+        self.give_early(at, false);
         self.resume_rooms(at, h);
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
@@ -369,6 +370,7 @@ impl User {
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
+        managed.has_unsent = false;
         let link = std::mem::replace(&mut managed.link, Link::Attached(conn));
         let Link::Resuming(resuming) = link else {
             return;
@@ -426,6 +428,5 @@ impl User {
             self.look_at_caps(at, 0, cx);
         }
         self.rooms_resumed(at, presence_lost, cx);
-        self.give_early(at, cx);
     }
 }

@@ -386,7 +386,8 @@ impl User {
                     resuming.entries.insert(seq, bytes);
                 }
             }
-            Link::Attached(_) | Link::Detached(_) => {}
+            Link::Detached(_) => managed.has_unsent |= matches!(what, What::Copy | What::Other),
+            Link::Attached(_) => {}
         }
     }
 
