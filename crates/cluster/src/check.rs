@@ -415,7 +415,10 @@ fn check_bucket(bucket: &Stream, problems: &mut Vec<Problem>) {
     if !bucket.is_file {
         problems.push(problem(
             format!("{name} is kept in memory: what is in it goes with the engine's servers"),
-            format!("nats stream rm {name} && roost cluster check --create  # this loses its data"),
+            format!(
+                "nats stream backup {name} FOLDER  # it cannot be changed; without what is in it \
+                 the streams are of no use: keep it, whatever you do (docs/cluster.md)"
+            ),
         ));
     }
     if !bucket.has_leader {
@@ -609,7 +612,7 @@ mod tests {
             one("--max-age 0s", |o| {
                 o.buckets[bucket].age_max = Duration::from_secs(1);
             });
-            one("stream rm", |o| o.buckets[bucket].is_file = false);
+            one("stream backup", |o| o.buckets[bucket].is_file = false);
             one("server report", |o| o.buckets[bucket].has_leader = false);
         }
     }

@@ -91,13 +91,19 @@ pub fn join(
             return bucket.deployment(&made).await;
         };
         // A copy of the map may not have what another node has made just now.
-        tokio::time::sleep(AGAIN).await;
-        find().await?.ok_or(used)
+        for _ in 0..LOOKS {
+            tokio::time::sleep(PAUSE).await;
+            if let Some(found) = find().await? {
+                return Ok(found);
+            }
+        }
+        Err(used)
     })
 }
 
-/// Before an entry of the map that is not there is looked for once more.
-const AGAIN: Duration = Duration::from_secs(1);
+/// How often an entry of the map that is not there is looked for, and the pause before that.
+const LOOKS: u32 = 5;
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What is wrong if something is in the streams: the entry of their deployment was lost, and
 /// another one, with another key, would have nobody find what is there.
@@ -110,9 +116,9 @@ async fn find_used(engine: &Engine, layout: &Layout) -> Result<Option<EngineErro
         };
         if last > 0 {
             let why = format!(
-                "it has {last} messages, and the entry `{KEY}` of {} is gone, without which none \
-                 can be read: put it back from a backup of the engine, or restore the backup of a \
-                 node into another deployment",
+                "its last message is {last}, and the entry `{KEY}` of {} is gone, without which \
+                 none can be read: put it back from a backup of the engine, or restore the backup \
+                 of a node into another deployment",
                 layout.map_bucket()
             );
             return Ok(Some(EngineError::Failed { asked, why }));

@@ -65,8 +65,13 @@ impl Place {
             loaded.map_err(|error| error.to_string())
         });
         let loaded = loaded.await;
-        let _ = fs::remove_file(&self.fetched);
+        self.forget_fetched();
         loaded
+    }
+
+    /// What was fetched is not needed, or not there.
+    pub(super) fn forget_fetched(&self) {
+        let _ = fs::remove_file(&self.fetched);
     }
 
     /// What storing one may have left is not there as a rule.
@@ -258,7 +263,7 @@ pub(super) async fn fetch(shelf: &impl Shelf, store: &Store, place: &Place) -> R
             Err(why) => drop(failed.get_or_insert(why)),
         }
     }
-    let _ = fs::remove_file(&place.fetched);
+    place.forget_fetched();
     Err(failed.unwrap_or_else(|| "the stream has no snapshot".to_owned()))
 }
 
@@ -268,7 +273,7 @@ async fn try_fetch(
     place: &Place,
     seq: Seq,
 ) -> Result<(), String> {
-    let _ = fs::remove_file(&place.fetched);
+    place.forget_fetched();
     let fetched = shelf.get(place.stream, seq, &place.fetched).await;
     fetched.map_err(text)?;
     match check(store, place, &place.fetched).await? {

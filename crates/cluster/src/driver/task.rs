@@ -239,7 +239,7 @@ impl Task {
                 let lacks = first > self.member.mark().seq + 1 || self.member.is_stuck();
                 self.needs_snapshot &= lacks;
                 if !self.needs_snapshot {
-                    return;
+                    return self.place.forget_fetched();
                 }
                 let loaded = match fetched {
                     Ok(()) => self.load_fetched().await,

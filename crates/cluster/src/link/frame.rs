@@ -8,7 +8,7 @@
 //! | refused | who takes them | a sentence; the connection ends |
 //! | packet | who sends | position, packet |
 //! | ping | who sends | nothing; answered with an acknowledgement |
-//! | acknowledged | who takes | how many packets of the session it has |
+//! | acknowledged | who takes | how many packets of the session need not come again |
 //! | moved | who takes | position, packet of the answer: nobody here has what was at that position |
 
 use serde::{Deserialize, Serialize};

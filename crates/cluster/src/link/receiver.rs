@@ -200,6 +200,7 @@ async fn take(
     begun: Begun,
     shared: &Arc<Shared>,
 ) -> Result<(), String> {
+    let version = hello.version.min(VERSION);
     loop {
         match connection.read().await? {
             Frame::Packet(position, packet) => {
@@ -216,8 +217,8 @@ async fn take(
         }
         // What came with it is acknowledged with it.
         if connection.reader.buffer().is_empty() {
-            let received = lock(&begun.0).received();
-            Frame::Acknowledged(received).write(&mut connection.out);
+            let settled = lock(&begun.0).settled(version);
+            Frame::Acknowledged(settled).write(&mut connection.out);
             connection.flush().await?;
         }
     }
