@@ -329,7 +329,6 @@ impl User {
         let now = cx.now();
         let every = self.asks_every(at, what);
         let bounds = self.home.bounds();
-        let again_every = bounds.ask_again_every;
         let Some(managed) = &mut self.sessions[at].managed else {
             return;
         };
@@ -362,7 +361,7 @@ impl User {
                 // A client that has not answered is asked again after a while.
                 let unacked = managed.out.sent().wrapping_sub(managed.out.acked());
                 let is_asked = managed.out.should_ask(every);
-                let ask = is_asked || unacked.is_multiple_of(again_every);
+                let ask = is_asked || unacked.is_multiple_of(bounds.ask_again_every);
                 if is_asked {
                     managed.out.asked(now);
                 }
