@@ -18,7 +18,7 @@ use crate::away::NodeId;
 pub(crate) use marks::Marks;
 pub(crate) use near::{Element, Near};
 pub(crate) use passing::Passing;
-pub(crate) use requests::{first_tag, is_own, lost_answer};
+pub(crate) use requests::{is_own, lost_answer};
 
 /// Connections of one shard that are tied to one at another node, and those that outlive a crash of
 /// their account's actor.

@@ -170,6 +170,13 @@ impl Frame {
         Frame::parse_bytes(&mut bytes.into().into())
     }
 
+    /// The start tag that bytes begin with, as an element without children.
+    pub fn of_start_tag(bytes: &[u8]) -> Option<Frame> {
+        let tag = &bytes[..start_tag_close(bytes)?];
+        let tag = tag.strip_suffix(b"/").unwrap_or(tag);
+        Frame::parse([tag, b"/>"].concat()).ok()
+    }
+
     /// Whether it shares its bytes with another one.
     pub fn is_same(&self, other: &Frame) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -451,16 +458,22 @@ fn attribute_names(element: &str) -> impl Iterator<Item = &str> {
 
 /// The offset behind a start tag; `None` for an empty-element tag.
 fn start_tag_end(element: &[u8]) -> Option<usize> {
+    let close = start_tag_close(element)?;
+    (element[..close].last() != Some(&b'/')).then_some(close + 1)
+}
+
+/// The offset of the `>` that ends the tag which an element starts with.
+fn start_tag_close(element: &[u8]) -> Option<usize> {
     let mut quote = None;
-    for (at, byte) in element.iter().enumerate() {
+    element.iter().position(|byte| {
         match (quote, byte) {
             (Some(open), byte) if *byte == open => quote = None,
             (None, b'"' | b'\'') => quote = Some(*byte),
-            (None, b'>') => return (element[at - 1] != b'/').then_some(at + 1),
+            (None, b'>') => return true,
             _ => {}
         }
-    }
-    None
+        false
+    })
 }
 
 pub(crate) fn start_tag_end_of(index: IndexRef<'_>, bytes: &[u8]) -> usize {

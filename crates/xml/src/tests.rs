@@ -387,6 +387,23 @@ fn readdressing_writes_the_recipient() {
 
 /// Bytes of another node are parsed alone: whatever they begin with, they are an element or none.
 #[test]
+fn a_start_tag_alone_is_an_element_without_children() {
+    let cases: [(&[u8], Option<&str>); 6] = [
+        (b"<a b='1'><c/></a>", Some("<a b='1'/>")),
+        (b"<a b='1'/>", Some("<a b='1'/>")),
+        (b"<a b='1>2' c=\"'>\">t</a>", Some("<a b='1>2' c=\"'>\"/>")),
+        (b"<a b='1'><never ends", Some("<a b='1'/>")),
+        (b"<a b='1'", None),
+        (b"", None),
+    ];
+    for (bytes, expected) in cases {
+        let frame = Frame::of_start_tag(bytes);
+        let tag = frame.as_ref().map(Frame::as_bytes);
+        assert_eq!(tag, expected.map(str::as_bytes));
+    }
+}
+
+#[test]
 fn what_does_not_begin_with_a_tag_is_no_frame() {
     for bytes in ["", "x", "xa/>", "a", " <a/>", "\u{feff}<a/>"] {
         let refused = Frame::parse(bytes).err();

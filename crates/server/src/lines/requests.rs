@@ -93,27 +93,11 @@ pub(crate) fn is_own(user: &Name, other: &str) -> bool {
     *other == **user || other == address::domain(user)
 }
 
-/// The first tag of a stanza, alone.
-pub(crate) fn first_tag(stanza: &[u8]) -> Option<Frame> {
-    let mut quote = None;
-    let ends = |byte: &u8| {
-        match (quote, *byte) {
-            (None, b'>') => return true,
-            (None, b'\'' | b'"') => quote = Some(*byte),
-            (Some(open), byte) if open == byte => quote = None,
-            _ => {}
-        }
-        false
-    };
-    let end = stanza.iter().position(ends)?;
-    let tag = &stanza[..end];
-    let tag = tag.strip_suffix(b"/").unwrap_or(tag);
-    Frame::parse([tag, b"/>"].concat()).ok()
-}
-
 /// The first tag of a stanza that answers a request.
 fn answer(stanza: &[u8]) -> Option<Frame> {
-    let frame = stanza.starts_with(b"<iq ").then(|| first_tag(stanza))??;
+    let frame = stanza
+        .starts_with(b"<iq ")
+        .then(|| Frame::of_start_tag(stanza))??;
     let is_answer = matches!(frame.attr("type").as_deref(), Some("result" | "error"));
     (is_answer && frame.attr("id").is_some()).then_some(frame)
 }

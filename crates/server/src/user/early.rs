@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use actor::Name;
 use delivery::{Count, SessionNumber};
+use xml::Frame;
 use xmpp::sm::Limits;
 
 use super::User;
@@ -74,7 +75,7 @@ impl User {
 }
 
 fn is_of_others(user: &Name, stanza: &[u8]) -> bool {
-    let tag = lines::first_tag(stanza);
+    let tag = Frame::of_start_tag(stanza);
     let from = tag.as_ref().and_then(|tag| tag.attr("from"));
     from.is_some_and(|from| !lines::is_own(user, &from))
 }
