@@ -306,22 +306,40 @@ fn version(text: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
+fn to_edit(stream: &Stream, what: &str, flags: &str) -> Problem {
+    let name = &stream.name;
+    let mend = format!("nats stream edit {name} --force {flags}");
+    problem(format!("{name} {what}"), mend)
+}
+
+fn check_copies(stream: &Stream, problems: &mut Vec<Problem>) {
+    let copies = stream.replicas;
+    if copies < REPLICAS {
+        let what = format!("has {copies} copies; {REPLICAS} survive one server's loss");
+        problems.push(to_edit(stream, &what, "--replicas 3"));
+    }
+}
+
+fn check_leader(stream: &Stream, problems: &mut Vec<Problem>) {
+    if !stream.has_leader {
+        problems.push(problem(
+            format!(
+                "{} has no leader: a majority of its servers is gone",
+                stream.name
+            ),
+            "nats server report jetstream  # says which; start them".to_owned(),
+        ));
+    }
+}
+
 fn check_stream(stream: &Stream, subject: &str, problems: &mut Vec<Problem>) {
     let name = &stream.name;
+    check_copies(stream, problems);
     let mut edit = |is_wrong: bool, what: &str, flags: &str| {
         if is_wrong {
-            let mend = format!("nats stream edit {name} --force {flags}");
-            problems.push(problem(format!("{name} {what}"), mend));
+            problems.push(to_edit(stream, what, flags));
         }
     };
-    edit(
-        stream.replicas < REPLICAS,
-        &format!(
-            "has {} copies; {REPLICAS} survive one server's loss",
-            stream.replicas
-        ),
-        "--replicas 3",
-    );
     edit(
         !stream.discards_new,
         "forgets what is old when it is full",
@@ -381,37 +399,18 @@ fn check_stream(stream: &Stream, subject: &str, problems: &mut Vec<Problem>) {
             format!("nats stream rm {name} && roost cluster check --create  # this loses its data"),
         ));
     }
-    if !stream.has_leader {
-        problems.push(problem(
-            format!("{name} has no leader: a majority of its servers is gone"),
-            "nats server report jetstream  # says which; start them".to_owned(),
-        ));
-    }
+    check_leader(stream, problems);
 }
 
 /// What is below the map, without which nobody has a lease, or below snapshots, behind which
 /// streams are purged.
 fn check_bucket(bucket: &Stream, problems: &mut Vec<Problem>) {
     let name = &bucket.name;
-    let mut edit = |is_wrong: bool, what: &str, flags: &str| {
-        if is_wrong {
-            let mend = format!("nats stream edit {name} --force {flags}");
-            problems.push(problem(format!("{name} {what}"), mend));
-        }
-    };
-    edit(
-        bucket.replicas < REPLICAS,
-        &format!(
-            "has {} copies; {REPLICAS} survive one server's loss",
-            bucket.replicas
-        ),
-        "--replicas 3",
-    );
-    edit(
-        !bucket.age_max.is_zero(),
-        "forgets what is in it by its age",
-        "--max-age 0s",
-    );
+    check_copies(bucket, problems);
+    if !bucket.age_max.is_zero() {
+        let what = "forgets what is in it by its age";
+        problems.push(to_edit(bucket, what, "--max-age 0s"));
+    }
     if !bucket.is_file {
         problems.push(problem(
             format!("{name} is kept in memory: what is in it goes with the engine's servers"),
@@ -421,12 +420,7 @@ fn check_bucket(bucket: &Stream, problems: &mut Vec<Problem>) {
             ),
         ));
     }
-    if !bucket.has_leader {
-        problems.push(problem(
-            format!("{name} has no leader: a majority of its servers is gone"),
-            "nats server report jetstream  # says which; start them".to_owned(),
-        ));
-    }
+    check_leader(bucket, problems);
 }
 
 #[cfg(test)]
