@@ -35,7 +35,7 @@ use crate::modules::service::Service;
 use crate::operator::{AdminAnswer, AdminCommand, NodesAct, NodesCommand, RoomSample};
 use crate::options::Options;
 use crate::place::Place;
-use crate::queues::{Published, Queue};
+use crate::queues::{Queue, Queues};
 use crate::talkers;
 use crate::watch::{Sample, UserSample};
 
@@ -529,7 +529,7 @@ pub struct Admin {
     /// By shard.
     pub(crate) braked: Vec<talkers::Published>,
     /// By shard.
-    pub(crate) queues: Vec<Published>,
+    pub(crate) queues: Vec<Queues>,
     /// If faults may be caused.
     pub(crate) chaos: Option<Chaos>,
     pub(crate) guard: Arc<Guard>,

@@ -32,7 +32,7 @@ use crate::options::{DeliveryLimits, Limits, Options};
 use crate::pace::Pace;
 use crate::place::Place;
 use crate::post::Post;
-use crate::queues::{self, Queues};
+use crate::queues::Queues;
 use crate::repeats::Repeats;
 use crate::talkers::{self, Talkers};
 use crate::wake::loads;
@@ -124,7 +124,7 @@ impl Home {
         started: Timestamp,
         talkers: talkers::Published,
         braked: talkers::Published,
-        queues: queues::Published,
+        queues: Queues,
         guard: Arc<Guard>,
         rooms: Arc<Table>,
         credits: Arc<Credits>,
@@ -156,7 +156,7 @@ impl Home {
             braked: RefCell::new(Talkers::of_events(braked)),
             debts: RefCell::default(),
             passed_on: Cell::default(),
-            queues: Queues::new(queues),
+            queues,
             lives: Cell::default(),
             failed_changes: RefCell::default(),
             failed_reads: RefCell::default(),

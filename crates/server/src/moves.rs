@@ -31,6 +31,7 @@ pub(crate) use evenly::even_out;
 use crate::home::Home;
 use crate::limits::{MOVE_PAUSE, MOVE_RETRY, MOVE_TRIES};
 use crate::message::UserMsg;
+use crate::queues::Queues;
 use late::{Watch, Watched};
 use pause::Pauses;
 
@@ -113,14 +114,17 @@ impl Move {
 /// Lets the ranges of one shard go.
 pub(crate) struct Mover {
     home: Rc<Home>,
+    /// By shard: of senders who go on there.
+    queues: Vec<Queues>,
     watch: Watch,
     pauses: Pauses,
 }
 
 impl Mover {
-    pub(crate) fn new(home: Rc<Home>) -> Mover {
+    pub(crate) fn new(home: Rc<Home>, queues: Vec<Queues>) -> Mover {
         Mover {
             home,
+            queues,
             watch: Watch::default(),
             pauses: Pauses::default(),
         }
@@ -147,7 +151,12 @@ impl Mover {
         let moved = core.move_entities::<UserMsg>(
             to,
             range.index(),
-            move || leaving.leaves(range, to),
+            || {
+                leaving.leaves(range, to);
+                let there = self.queues.get(usize::from(to.index()));
+                let has_gone = |sender: &str| leaving.range(sender) == range;
+                self.home.queues.leave(there, has_gone);
+            },
             move |core| {
                 arriving.arrives(range);
                 arriving.end_move();
@@ -180,10 +189,6 @@ impl Mover {
         match moved {
             Ok(entities) => {
                 self.home.journal.leaves(range);
-                let place = &self.home.place;
-                self.home
-                    .queues
-                    .forget(|sender| place.range(sender) == range);
                 // There is room for one.
                 let _ = tell.try_send((one, entities));
                 Ok(())

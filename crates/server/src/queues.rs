@@ -2,23 +2,51 @@
 //! have some, where other threads find that, and what may be done about them. A user says so only
 //! when that changes; nothing of it is on the message path.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use actor::Name;
 use serde::{Deserialize, Serialize};
 
-/// The senders of one shard that have some, with how many.
-type Senders = BTreeMap<Name, u32>;
-
-/// What other threads see of them.
+/// The senders of one shard that have some, with how many. Other threads look, and the mover of a
+/// shard takes what goes on elsewhere.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Published(Arc<Mutex<Senders>>);
+pub(crate) struct Queues(Arc<Known>);
 
-impl Published {
-    fn lock(&self) -> MutexGuard<'_, Senders> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+#[derive(Debug, Default)]
+struct Known {
+    senders: Mutex<BTreeMap<Name, u32>>,
+    /// How many senders that are: most of the time none, and then a shard takes no lock.
+    count: AtomicUsize,
+}
+
+impl Queues {
+    /// How many messages of a sender wait for destinations that lag; `None` if none does.
+    pub(crate) fn note(&self, sender: &Name, waiting: Option<u32>) {
+        if waiting.is_none() && self.0.count.load(Relaxed) == 0 {
+            return;
+        }
+        self.change(|senders| match waiting {
+            Some(waiting) => drop(senders.insert(Name::clone(sender), waiting)),
+            None => drop(senders.remove(sender)),
+        });
+    }
+
+    /// The senders of whom that is so are this shard's no more: they are another one's, before they
+    /// say anything there, or another node's.
+    pub(crate) fn leave(&self, to: Option<&Queues>, has_gone: impl Fn(&str) -> bool) {
+        if self.0.count.load(Relaxed) == 0 {
+            return;
+        }
+        let gone = self.change(|senders| {
+            let gone = senders.extract_if(.., |sender, _| has_gone(sender));
+            gone.collect::<Vec<_>>()
+        });
+        if let Some(to) = to.filter(|_| !gone.is_empty()) {
+            to.change(|senders| senders.extend(gone));
+        }
     }
 
     /// Those that have some now.
@@ -32,44 +60,19 @@ impl Published {
         let messages = senders.values().map(|messages| u64::from(*messages)).sum();
         (senders.len() as u64, messages)
     }
-}
 
-/// What the shard itself knows of them, so that most calls take no lock.
-#[derive(Debug)]
-pub(crate) struct Queues {
-    known: RefCell<Senders>,
-    published: Published,
-}
-
-impl Queues {
-    pub(crate) fn new(published: Published) -> Self {
-        Queues {
-            known: RefCell::default(),
-            published,
-        }
+    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<Name, u32>) -> T) -> T {
+        let mut senders = self.lock();
+        let changed = change(&mut senders);
+        self.0.count.store(senders.len(), Relaxed);
+        changed
     }
 
-    /// How many messages of a sender wait for destinations that lag; `None` if none does.
-    pub(crate) fn note(&self, sender: &Name, waiting: Option<u32>) {
-        let mut known = self.known.borrow_mut();
-        let has_changed = match waiting {
-            Some(waiting) => known.insert(Name::clone(sender), waiting) != Some(waiting),
-            // Most of the time nobody lags.
-            None => !known.is_empty() && known.remove(sender).is_some(),
-        };
-        if has_changed {
-            self.published.lock().clone_from(&known);
-        }
-    }
-
-    /// Senders of whom that is so are at home on another shard now, which hears of them itself.
-    pub(crate) fn forget(&self, has_gone: impl Fn(&str) -> bool) {
-        let mut known = self.known.borrow_mut();
-        let before = known.len();
-        known.retain(|sender, _| !has_gone(sender));
-        if known.len() != before {
-            self.published.lock().clone_from(&known);
-        }
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, u32>> {
+        self.0
+            .senders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

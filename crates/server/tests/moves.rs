@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use common::{Client, managed, options, start, start_on, start_with};
 use server::admin::{Request, Response};
-use server::options::Balance;
+use server::options::{Balance, Component, Secret};
 use server::{Node, Options};
 use store::{Durability, FaultyEngine, MemoryEngine, SlotKey, Store};
+use telemetry::Gauge;
 
 fn message(to: &str, body: &str) -> String {
     format!("<message to='{to}' type='chat'><body>{body}</body></message>")
@@ -131,6 +132,51 @@ fn who_is_not_there_moves_too() {
     bob.send("<presence/>");
     let heard = bob.expect("<body>for later</body>");
     assert_eq!(heard.matches("<body>").count(), 1, "{heard}");
+}
+
+/// Goal: an operator still sees what waits for a domain that is away, when its sender, who is not
+/// loaded, has moved.
+#[test]
+fn what_waits_for_somebody_is_listed_where_its_sender_is() {
+    const AWAY: &str = "bot.localhost";
+    let mut options = options(2, true);
+    options.delivery.limits.idle_eviction = Duration::from_millis(10);
+    options.components.served = vec![Component {
+        domain: AWAY.into(),
+        secret: Secret::new("a secret of some length".to_owned()),
+        port: 0,
+    }];
+    let running = start_with(options, net::Limits::default(), &["alice"]);
+    let node = &running.node;
+    let admin = node.admin();
+    let mut alice = managed(node, "alice");
+    alice.send(&message(AWAY, "for later"));
+    alice.send("<r xmlns='urn:xmpp:sm:3'/></stream:stream>");
+    alice.expect("</stream:stream>");
+    let waits = || {
+        let queues = match admin.call(Request::QueueList { sender: None }) {
+            Response::Queues { queues } => queues.len(),
+            other => panic!("{other:?}"),
+        };
+        let senders = admin.sample().shards.into_iter().map(|shard| {
+            let found = shard.gauges.into_iter();
+            let found = found.filter(|(name, _)| name == Gauge::QueueSenders.name());
+            found.map(|(_, value)| value).sum::<u64>()
+        });
+        (queues, senders.collect::<Vec<_>>())
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    while waits().0 == 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    for shard in [0, 1, 0] {
+        let moved = move_to(node, "alice@localhost", shard);
+        assert!(matches!(moved, Response::Moved { .. }), "{moved:?}");
+        let senders = [vec![1, 0], vec![0, 1]][usize::from(shard)].clone();
+        assert_eq!(waits(), (1, senders));
+        std::thread::sleep(Duration::from_millis(200));
+    }
 }
 
 fn shards(node: &Node) -> Vec<u16> {

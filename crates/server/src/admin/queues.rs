@@ -7,14 +7,14 @@ use crate::limits::ADMIN_DEADLINE;
 use crate::message::UserMsg;
 use crate::modules::stanza_ids;
 use crate::operator::{AdminAnswer, AdminCommand};
-use crate::queues::{Published, Queue, QueueCommand, Stuck};
+use crate::queues::{Queue, QueueCommand, Queues, Stuck};
 
 impl Admin {
     /// Queues of one sender, or of all senders on this node.
     pub(crate) fn queues(&self, sender: Option<&str>) -> Result<Vec<Queue>, Response> {
         let senders = match sender {
             Some(sender) => vec![Name::from(sender)],
-            None => self.queues.iter().flat_map(Published::read).collect(),
+            None => self.queues.iter().flat_map(Queues::read).collect(),
         };
         let mut queues = Vec::new();
         for sender in senders {
@@ -55,7 +55,7 @@ impl Admin {
     ) -> Result<u64, Response> {
         let senders = match sender {
             Some(sender) => vec![Name::from(sender)],
-            None => self.queues.iter().flat_map(Published::read).collect(),
+            None => self.queues.iter().flat_map(Queues::read).collect(),
         };
         let peer = recipient.map(|to| self.place.slots().peer(to));
         let mut tried = 0;

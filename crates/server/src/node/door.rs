@@ -158,6 +158,9 @@ impl Door {
             // What was sent before has run when this has.
             while !self.handle.is_turning(shard, ADMIN_DEADLINE) && !self.is_over() {}
         }
+        for queues in &self.admin.queues {
+            queues.leave(None, |sender| ranges.contains(&self.place.range(sender)));
+        }
     }
 
     /// A packet comes from another node.

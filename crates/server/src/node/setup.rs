@@ -31,7 +31,7 @@ use crate::moves::{MOVER, Mover};
 use crate::options::Options;
 use crate::place::Place;
 use crate::post::Post;
-use crate::queues;
+use crate::queues::Queues;
 use crate::repeats::Repeats;
 use crate::set_aside::{SET_ASIDE, SetAside};
 use crate::talkers;
@@ -180,7 +180,7 @@ pub(super) struct Setup {
     /// Who reached a budget, by shard.
     pub braked: Vec<talkers::Published>,
     /// Senders with messages for destinations that do not keep up, by shard.
-    pub queues: Vec<queues::Published>,
+    pub queues: Vec<Queues>,
     pub guard: Arc<Guard>,
     /// Rooms that are in no store.
     pub rooms: Arc<Table>,
@@ -253,7 +253,7 @@ impl Setup {
         shard.set_locator::<UserMsg>(move |name| place.whereabouts(name, here));
         let place = home.place.clone();
         shard.set_parts::<UserMsg>(store::RANGES, move |name| place.range(name).index());
-        let mover = shard.spawn(Mover::new(Rc::clone(&home)));
+        let mover = shard.spawn(Mover::new(Rc::clone(&home), self.queues));
         shard.register(mover, &Name::from(MOVER));
         let set_aside = shard.spawn(SetAside::new(Rc::clone(&home)));
         shard.register(set_aside, &Name::from(SET_ASIDE));
