@@ -603,6 +603,28 @@ fn a_contact_that_could_not_be_recorded_is_recorded_before_it_is_confirmed() {
     }
 }
 
+/// Goal: however often somebody comes and goes, and sessions take the place of earlier ones that
+/// were waited for, an account has few timers.
+#[test]
+fn who_comes_often_takes_few_timers() {
+    let mut world = world_with(|options| options.actors.timers_max = 16);
+    for _ in 0..20 {
+        let mut juliet = world.login("juliet", "r");
+        juliet.ask(&mut world, "<presence/>", "<presence");
+        juliet.send("</stream:stream>");
+        world.work();
+    }
+    for _ in 0..20 {
+        drop(online(&mut world, "romeo"));
+        world.work();
+    }
+    assert_eq!(world.node().stats().counter(Counter::ActorLimit), 0);
+    // All of them take their course.
+    world.pass(Duration::from_secs(3_600));
+    let (mut romeo, _) = online(&mut world, "romeo");
+    romeo.sync(&mut world);
+}
+
 /// Goal: what was sent before stanzas are counted, in one piece with the request for that, is not
 /// taken for what comes behind it.
 #[test]

@@ -226,7 +226,7 @@ impl User {
         self.home.queues.note(&self.name, None);
         self.phase = Phase::Absent;
         // Pages that are being read are of this account and not of the next one of its name.
-        self.failures += 1;
+        self.failures = self.failures.wrapping_add(1);
         // Whoever waits for an answer of a session that has ended hears so.
         self.perform_inbox(cx);
         let home = &self.home;

@@ -39,7 +39,7 @@ pub(crate) enum Effect {
         /// The count.
         h: u32,
         /// How many records had failed.
-        failures: u32,
+        failures: u16,
     },
     /// A message to a connection's protocol state.
     Control(ConnRef, Control),

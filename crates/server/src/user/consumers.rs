@@ -39,7 +39,7 @@ pub(crate) struct ReadPage {
     id: ReadId,
     consumer: Consumer,
     /// How many appends of the user had failed when it was asked for.
-    failures: u32,
+    failures: u16,
     found: Result<Found, StoreError>,
 }
 

@@ -117,8 +117,10 @@ pub(crate) struct User {
     unread: u8,
     /// The user has something to do as soon as it can be read, whether anybody asks for it or not.
     is_woken: bool,
-    /// Appends that failed since the user was loaded.
-    failures: u32,
+    /// The clock of eviction runs.
+    is_watched: bool,
+    /// Appends that failed since the user was loaded, modulo 2^16: whether one did meanwhile.
+    failures: u16,
     /// Effects of a decided append that have not left yet: others must not overtake them.
     to_perform: u32,
     /// When the account was made.
@@ -159,6 +161,7 @@ impl User {
             has_full_session: false,
             unread: 0,
             is_woken: false,
+            is_watched: false,
             failures: 0,
             to_perform: 0,
             created: stdx::time::Timestamp::from_millis(0),
@@ -401,6 +404,7 @@ impl User {
     }
 
     fn idle(&mut self, cx: &mut Context<'_, UserMsg>) {
+        self.is_watched = false;
         self.login.ease();
         let in_use = !self.sessions.is_empty()
             || self.is_being_read()
@@ -410,14 +414,16 @@ impl User {
             || self.has_busy_nodes()
             || self.requests.as_deref().is_some_and(Requests::is_under_way)
             || self.log.as_ref().is_some_and(|log| !log.is_at_rest());
-        if (in_use || !cx.stop_when_idle()) && self.sessions.is_empty() {
-            cx.send_after(self.home.bounds().idle_eviction, UserMsg::Idle);
+        if in_use || !cx.stop_when_idle() {
+            self.watch_idleness(cx);
         }
     }
 
-    /// Starts the clock of eviction once the last session has gone.
+    /// Starts the clock of eviction, if nobody is there and it does not run: one timer, however
+    /// often the last session goes.
     pub(super) fn watch_idleness(&mut self, cx: &mut Context<'_, UserMsg>) {
-        if self.sessions.is_empty() {
+        if self.sessions.is_empty() && !self.is_watched {
+            self.is_watched = true;
             cx.send_after(self.home.bounds().idle_eviction, UserMsg::Idle);
         }
     }
@@ -505,7 +511,7 @@ impl Actor for User {
     type Msg = UserMsg;
 
     fn started(&mut self, cx: &mut Context<'_, UserMsg>) {
-        cx.send_after(self.home.bounds().idle_eviction, UserMsg::Idle);
+        self.watch_idleness(cx);
         self.begin(cx);
     }
 

@@ -102,6 +102,9 @@ impl User {
     /// A session with stream management has ended: what it did not acknowledge is the account's.
     pub(super) fn forget_managed(&mut self, managed: &Managed, cx: &mut Context<'_, UserMsg>) {
         cx.stats().lower(Gauge::ManagedSessions);
+        if let Some(expiry) = managed.expiry {
+            cx.cancel(expiry);
+        }
         let ended_max = self.home.bounds().ended_max.max(1);
         let number = SessionNumber::new(managed.number);
         let log = self.log();

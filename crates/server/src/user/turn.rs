@@ -255,7 +255,7 @@ impl User {
         self.note_failure(error, cx);
         cx.hold();
         self.stale = true;
-        self.failures += 1;
+        self.failures = self.failures.wrapping_add(1);
         self.barrier.fail();
         for managed in self.sessions.iter_mut().filter_map(|s| s.managed.as_mut()) {
             managed.not_recorded();
