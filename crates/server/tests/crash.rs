@@ -603,6 +603,33 @@ fn a_contact_that_could_not_be_recorded_is_recorded_before_it_is_confirmed() {
     }
 }
 
+/// Goal: the same of an approval: who asks once more, while it is not decided, was told of it
+/// although it was refused.
+#[test]
+fn an_approval_that_could_not_be_recorded_is_not_confirmed() {
+    let mut world = world();
+    let (mut romeo, _) = online(&mut world, "romeo");
+    let (mut juliet, _) = online(&mut world, "juliet");
+    let ask = "<presence type='subscribe' to='juliet@localhost'/>";
+    romeo.send(ask);
+    juliet.expect(&mut world, "type='subscribe'");
+    romeo.sync(&mut world);
+    let approval = "<presence type='subscribed' to='romeo@localhost'/>";
+    world.hold();
+    juliet.send(approval);
+    world.work();
+    // It changes nothing, waits for no append and arrives while the approval is not decided.
+    romeo.send(ask);
+    world.work();
+    world.refuse_one();
+    world.let_go();
+    let told = meanwhile(&mut romeo, &mut world, Duration::from_secs(60));
+    assert!(!told.contains("type='subscribed'"), "{told}");
+    // She is asked still.
+    juliet.send(approval);
+    romeo.expect(&mut world, "type='subscribed'");
+}
+
 /// Goal: however often somebody comes and goes, and sessions take the place of earlier ones that
 /// were waited for, an account has few timers.
 #[test]

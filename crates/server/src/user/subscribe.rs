@@ -102,6 +102,9 @@ impl User {
             item.request = request_to_keep(frame, REQUESTS_BYTES_MAX.saturating_sub(bytes));
         }
         item.listed |= item.state.subscription != Subscription::None;
+        if item == old && inbound.reply.is_some() {
+            self.confirm_item(&from, Some(&old));
+        }
         self.change_item(&old, item, cx);
         if inbound.deliver {
             for at in 0..self.sessions.len() {
