@@ -630,6 +630,37 @@ fn an_approval_that_could_not_be_recorded_is_not_confirmed() {
     romeo.expect(&mut world, "type='subscribed'");
 }
 
+/// Goal: presence that waited for an inactive client, and was to leave in front of a message, is not
+/// lost with that, which is refused and comes later.
+#[test]
+fn what_an_inactive_client_was_spared_outlives_a_refusal() {
+    let mut world = world();
+    let (mut romeo, _) = online(&mut world, "romeo");
+    let (mut juliet, _) = online(&mut world, "juliet");
+    juliet.send("<inactive xmlns='urn:xmpp:csi:0'/>");
+    juliet.sync(&mut world);
+    world.register("nurse");
+    let mut nurse = world.login("nurse", "r");
+    world.hold();
+    // What the second message brings with it waits behind the first one.
+    romeo.send(&message(JULIET, 0));
+    world.work();
+    romeo.send(&message(JULIET, 1));
+    world.work();
+    world.let_one_go();
+    nurse.send(&format!("<presence to='{JULIET}'/>"));
+    nurse.sync(&mut world);
+    world.let_one_go();
+    let seen = meanwhile(&mut juliet, &mut world, Duration::from_secs(1));
+    assert!(!seen.contains("from='nurse@localhost/r'"), "{seen}");
+    world.refuse_one();
+    world.let_go();
+    let seen = meanwhile(&mut juliet, &mut world, Duration::from_secs(60));
+    assert_eq!(bodies(&seen), [0, 1], "{seen}");
+    let (before, _) = seen.split_once("<body>1<").expect("a message");
+    assert!(before.contains("from='nurse@localhost/r'"), "{seen}");
+}
+
 /// Goal: however often somebody comes and goes, and sessions take the place of earlier ones that
 /// were waited for, an account has few timers.
 #[test]

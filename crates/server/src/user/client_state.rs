@@ -47,7 +47,8 @@ impl User {
         held.hold(frame.clone()).is_none()
     }
 
-    /// Writes what a session was spared.
+    /// Writes what a session was spared: it has waited for long enough, and leaves whatever becomes
+    /// of the message that is being handled.
     pub(super) fn flush_held(&mut self, conn: ConnRef, cx: &mut Context<'_, UserMsg>) {
         let mut sessions = self.sessions.iter_mut();
         let session = sessions.find(|session| session.conn == conn);
@@ -56,9 +57,9 @@ impl User {
         };
         for frame in held.flush() {
             if frame.name() == "presence" {
-                self.write_presence_now(conn, &frame, cx);
+                self.write_presence_as(conn, What::Gone, &frame, cx);
             } else {
-                self.write_now(conn, What::Other, cx, |out| {
+                self.write_now(conn, What::Copy, cx, |out| {
                     out.extend_from_slice(frame.as_bytes());
                 });
             }

@@ -67,12 +67,13 @@ pub(crate) enum What {
     /// Presence, or an event of an account's node: the current one, or last items, can take its
     /// place.
     Presence,
-    /// Presence of another session of the user that is not there any more: it leaves whatever
-    /// becomes of the append with it.
+    /// Presence that leaves whatever becomes of the append with it: of another session of the user
+    /// that is not there any more, or what an inactive client was spared until now.
     Gone,
-    /// A message of a room's log for a session that the room knows without stream management: it
-    /// leaves whatever becomes of the append with it, of which it needs nothing. That counts which
-    /// were said ahead are taken back may be part of it: then the actor starts over.
+    /// A message that leaves whatever becomes of the append with it, of which it needs nothing: of a
+    /// room's log, for a session that the room knows without stream management, or a chat state that
+    /// an inactive client was spared. That counts which were said ahead are taken back may be part of
+    /// the append: then the actor starts over.
     Copy,
     /// Any other stanza.
     Other,

@@ -298,13 +298,23 @@ impl User {
         frame: &Frame,
         cx: &mut Context<'_, UserMsg>,
     ) {
-        cx.stats().count(Counter::PresencesOut);
-        let is_addressed = frame.attr_raw("to").is_some();
-        let name = Name::clone(&self.name);
         let what = match self.turn.as_ref().is_some_and(|turn| turn.is_leaving) {
             true => What::Gone,
             false => What::Presence,
         };
+        self.write_presence_as(conn, what, frame, cx);
+    }
+
+    pub(super) fn write_presence_as(
+        &mut self,
+        conn: ConnRef,
+        what: What,
+        frame: &Frame,
+        cx: &mut Context<'_, UserMsg>,
+    ) {
+        cx.stats().count(Counter::PresencesOut);
+        let is_addressed = frame.attr_raw("to").is_some();
+        let name = Name::clone(&self.name);
         self.write_now(conn, what, cx, |out| {
             if is_addressed {
                 out.extend_from_slice(frame.as_bytes());
