@@ -340,7 +340,13 @@ impl Device {
         let Some(session) = self.session.take() else {
             return;
         };
-        shared.history.chains[session.chain].ended_at = Some(shared.history.now);
+        let now = shared.history.now;
+        let chain = &mut shared.history.chains[session.chain];
+        chain.ended_at = Some(match self.phase {
+            Phase::Enabling | Phase::Ready => now,
+            // It has no link, and the server may have ended it at any time since.
+            _ => chain.deliveries.last().map_or(0, |last| last.at),
+        });
         let messages = session.unacked.iter().filter_map(|sent| sent.message);
         let again: Vec<usize> = messages.collect();
         if !again.is_empty() {
@@ -516,13 +522,7 @@ impl Device {
     }
 
     fn bind(&mut self, shared: &mut Shared<'_>) {
-        let chain = self.session.as_ref().map(|session| session.chain);
         self.lose_session(shared);
-        if let Some(chain) = chain {
-            // The server ended it, at some time since its link was lost.
-            let chain = &mut shared.history.chains[chain];
-            chain.ended_at = Some(chain.deliveries.last().map_or(0, |last| last.at));
-        }
         self.phase = Phase::Binding;
         self.say(&format!(
             "<iq type='set' id='bind'><bind xmlns='{NS_BIND}'><resource>{}</resource></bind></iq>",
