@@ -5,7 +5,7 @@
 
 use actor::{Context, Mail};
 use delivery::Refusal;
-use room::{Effect, Event, Listed, Present, Record, Room, State};
+use room::{Effect, Event, Listed, Record, Room, State};
 use stdx::{Timestamp, bugs};
 use store::{EntryFlags, LogEntry, Seq, StoreError};
 use telemetry::Counter;
@@ -20,8 +20,8 @@ use crate::iq;
 use crate::leaving::Out;
 use crate::message::UserMsg;
 use crate::stored::rooms::{
-    AFFILIATED, CARD, CONFIGURED, CREATED, FOLLOWED, HATS, OWED, PRESENT, SUBJECT, UNLOCKED,
-    message_of,
+    AFFILIATED, CARD, CONFIGURED, CREATED, FOLLOWED, HATS, OWED, SUBJECT, UNLOCKED, message_of,
+    present_of, records_of,
 };
 
 /// What an append is for.
@@ -66,29 +66,22 @@ impl RoomActor {
     /// The machine as the store has it.
     pub(super) fn recovered(&self, loaded: &Loaded, now: Timestamp) -> Result<Room, StoreError> {
         let options = std::sync::Arc::clone(&self.life.home.options.rooms.machine);
-        let corrupt = |why: String| StoreError::Corrupt(format!("{}: {why}", self.life.name));
+        let name = &self.life.name;
         let (mut state, mut present) = (None, Vec::new());
         if let Some(stored) = &loaded.stored {
-            let mut records = Vec::with_capacity(stored.parts.len() + stored.latest.len());
-            for (part, value) in &stored.parts {
-                if part.starts_with(PRESENT) {
-                    let one = Present::decode(value);
-                    present.push(one.map_err(|error| corrupt(format!("part {part}: {error}")))?);
-                    continue;
-                }
-                let record = Record::decode(value);
-                records.push(record.map_err(|error| corrupt(format!("part {part}: {error}")))?);
-            }
+            present = present_of(name, stored)?;
+            let mut records = records_of(name, stored)?;
             let latest = stored.latest.iter().map(message_of);
             records.extend(latest.map(Record::Message));
-            let mut read = State::of(records, &options.limits)
-                .ok_or_else(|| corrupt("nothing says that it was made".to_owned()))?;
+            let mut read = State::of(records, &options.limits).ok_or_else(|| {
+                StoreError::Corrupt(format!("{name}: nothing says that it was made"))
+            })?;
             read.next_seq = read.next_seq.max(loaded.next_seq);
             state = Some(read);
         }
         let seconds = u64::try_from(now.as_millis() / 1_000).unwrap_or_default();
         let first = loaded.next_seq.max(seconds * SEQS_PER_SECOND);
-        let mut room = Room::new(&self.life.name, state, options, loaded.secret, first);
+        let mut room = Room::new(name, state, options, loaded.secret, first);
         if bugs::is("room_forgets_who_is_there") {
             present.clear();
         }

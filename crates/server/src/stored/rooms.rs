@@ -1,7 +1,7 @@
 //! The parts of a room in the store, and entries of its log as its machine knows them.
 
-use room::Message;
-use store::LogEntry;
+use room::{Message, Present, Record};
+use store::{LogEntry, StoreError, StoredRoom};
 
 /// Parts of a room in the store. They are read in the order of their names, and what makes a room
 /// comes first.
@@ -26,4 +26,34 @@ pub(crate) fn message_of(entry: &LogEntry) -> Message {
         sender: entry.peer.to_string(),
         xml: entry.frame.to_vec(),
     }
+}
+
+/// The records that a room is made of, in order, without messages and without who is there.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] names the part.
+pub(crate) fn records_of(room: &str, stored: &StoredRoom) -> Result<Vec<Record>, StoreError> {
+    let parts = stored.parts.iter();
+    let parts = parts.filter(|(part, _)| !part.starts_with(PRESENT));
+    let record = |(part, value): &(String, Vec<u8>)| {
+        Record::decode(value).map_err(|error| corrupt(room, part, &error))
+    };
+    parts.map(record).collect()
+}
+
+/// Those who are kept as being there, or having been.
+///
+/// # Errors
+/// As [`records_of`].
+pub(crate) fn present_of(room: &str, stored: &StoredRoom) -> Result<Vec<Present>, StoreError> {
+    let parts = stored.parts.iter();
+    let parts = parts.filter(|(part, _)| part.starts_with(PRESENT));
+    let present = |(part, value): &(String, Vec<u8>)| {
+        Present::decode(value).map_err(|error| corrupt(room, part, &error))
+    };
+    parts.map(present).collect()
+}
+
+fn corrupt(room: &str, part: &str, error: &room::RecordError) -> StoreError {
+    StoreError::Corrupt(format!("{room}: part {part}: {error}"))
 }

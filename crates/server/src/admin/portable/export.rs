@@ -161,7 +161,7 @@ impl<'a> Export<'a> {
         let (_, Some(room)) = self.store.load_room(&jid, 0)? else {
             return Ok(Some(done));
         };
-        let head = rooms::RoomHead::of(&room)?;
+        let head = rooms::RoomHead::of(&jid, &room)?;
         if !head.is_persistent() {
             return Ok(Some(done));
         }

@@ -188,7 +188,7 @@ impl<'a> Import<'a> {
                 .load_room(room, 0)
                 .map_err(crate::admin::unreadable)?;
             let head = match stored {
-                Some(stored) => RoomHead::of(&stored).map_err(crate::admin::unreadable)?,
+                Some(stored) => RoomHead::of(room, &stored).map_err(crate::admin::unreadable)?,
                 None if self.is_check => RoomHead::unmade(),
                 None => return Err(bad(&format!("there is no room {room}"))),
             };

@@ -13,7 +13,7 @@ use xmpp::form::Fields;
 
 use super::{Bad, bad, bare};
 use crate::stored::rooms::{
-    AFFILIATED, CARD, CONFIGURED, CREATED, HATS, OWED, PRESENT, SUBJECT, UNLOCKED,
+    AFFILIATED, CARD, CONFIGURED, CREATED, HATS, OWED, SUBJECT, UNLOCKED, records_of,
 };
 
 /// Affiliations, and marks of members, of one line.
@@ -153,13 +153,13 @@ impl RoomHead {
     }
 
     /// Of a room of the store.
-    pub(super) fn of(stored: &StoredRoom) -> Result<RoomHead, StoreError> {
+    pub(super) fn of(room: &str, stored: &StoredRoom) -> Result<RoomHead, StoreError> {
         let mut head = RoomHead {
             creator: stored.listed.creator.clone(),
             is_locked: true,
             ..RoomHead::default()
         };
-        for record in records_of(stored)? {
+        for record in records_of(room, stored)? {
             match record {
                 Record::Created { first, .. } => head.first = first,
                 Record::Configured(config) => head.config = *config,
@@ -169,15 +169,6 @@ impl RoomHead {
         }
         Ok(head)
     }
-}
-
-fn records_of(stored: &StoredRoom) -> Result<Vec<Record>, StoreError> {
-    let parts = stored.parts.iter();
-    let parts = parts.filter(|(part, _)| !part.starts_with(PRESENT));
-    let record = |(part, value): &(String, Vec<u8>)| {
-        Record::decode(value).map_err(|error| StoreError::Corrupt(format!("part {part}: {error}")))
-    };
-    parts.map(record).collect()
 }
 
 fn text(xml: Vec<u8>) -> String {
@@ -205,7 +196,7 @@ pub(super) fn head_lines(
         card: None,
     };
     let mut items = Vec::new();
-    for record in records_of(stored)? {
+    for record in records_of(jid, stored)? {
         match record {
             Record::Created { at, secret, first } => {
                 line.created = at;
@@ -246,7 +237,7 @@ pub(super) fn member_lines(
     base: Seq,
 ) -> Result<Vec<MembersLine>, StoreError> {
     let (mut members, mut delivers) = (Vec::new(), false);
-    for record in records_of(stored)? {
+    for record in records_of(jid, stored)? {
         match record {
             Record::Configured(config) => delivers = config.delivers_to_members,
             Record::Affiliated(one) if one.affiliation >= Affiliation::Member => {

@@ -16,7 +16,7 @@ use super::{Place, stanza_ids};
 use crate::address;
 use crate::options::InboxBounds;
 use crate::stored;
-use crate::stored::rooms::PRESENT;
+use crate::stored::rooms::records_of;
 
 const NODE_BOOKMARKS: &str = "urn:xmpp:bookmarks:1";
 const NODE_DISPLAYED: &str = "urn:xmpp:mds:displayed:0";
@@ -140,14 +140,7 @@ impl Inbox {
         let (_, Some(stored)) = store.load_room(room, 0)? else {
             return Ok(None);
         };
-        let parts = stored
-            .parts
-            .iter()
-            .filter(|(part, _)| !part.starts_with(PRESENT));
-        let records = parts.map(|(_, value)| room::Record::decode(value));
-        let records = records.collect::<Result<Vec<_>, _>>();
-        let corrupt = |error| StoreError::Corrupt(format!("{room}: {error}"));
-        let state = State::of(records.map_err(corrupt)?, &self.rooms.limits);
+        let state = State::of(records_of(room, &stored)?, &self.rooms.limits);
         let may_read = |state: &State| {
             let is_owner = state.affiliation(&self.owner) == Affiliation::Owner;
             let is_there = state.config.is_persistent && (!state.is_locked || is_owner);
