@@ -180,8 +180,8 @@ pub(crate) enum Command {
     Trace {
         /// The id: 16 hexadecimal digits.
         id: String,
-        /// The account in whose log it has that id: the `by` of the stanza-id. Without it, all logs
-        /// are looked at.
+        /// The account or room in whose log it has that id: the `by` of the stanza-id. Without it,
+        /// all logs are looked at.
         #[arg(long, value_name = "JID")]
         by: Option<String>,
         #[command(flatten)]

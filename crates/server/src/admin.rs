@@ -254,7 +254,7 @@ pub enum Request {
     Trace {
         /// Its stanza-id (XEP-0359).
         id: String,
-        /// The account in whose log it has that id: the `by` of the id.
+        /// The account or room in whose log it has that id: the `by` of the id.
         by: Option<String>,
     },
     /// A fault on purpose.
@@ -683,7 +683,7 @@ impl Admin {
                 self.change_node(&address, NodesCommand { node, act })
             }
             Request::Trace { id, by } => {
-                let by = self.own_address_if(by)?;
+                let by = by.map(|by| self.recipient(&by)).transpose()?;
                 let lines = self.trace(&id, by.as_deref())?;
                 Ok(Response::Traced { lines })
             }

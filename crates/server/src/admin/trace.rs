@@ -1,5 +1,7 @@
 //! What became of one message, by its stanza-id (XEP-0359): read from the logs of its sender and
-//! its recipient as they are now. Owns the sentences; changes nothing.
+//! its recipient, a room perhaps, as they are now. Owns the sentences; changes nothing.
+
+mod room;
 
 use store::{EntryFlags, LogEntry, StoreError, UserState};
 use xml::Frame;
@@ -11,7 +13,7 @@ use crate::queues::Queue;
 /// Entries that are read at a time.
 const PAGE: usize = 1_000;
 
-/// Accounts that are looked at at a time.
+/// Accounts, or rooms, that are looked at at a time.
 const ACCOUNTS: usize = 1_000;
 
 /// What a look through a log came to.
@@ -43,9 +45,24 @@ impl Admin {
     }
 
     fn trace_everywhere(&self, seq: u64, lines: &mut Vec<String>) -> Result<(), StoreError> {
+        let accounts = |after: Option<&str>| self.store.accounts(None, after, ACCOUNTS);
+        let rooms = |after: Option<&str>| {
+            let page = self.store.rooms(after, ACCOUNTS)?;
+            Ok(page.into_iter().map(|(room, _)| room).collect())
+        };
+        self.trace_in_all(accounts, seq, lines)?;
+        self.trace_in_all(rooms, seq, lines)
+    }
+
+    fn trace_in_all(
+        &self,
+        page_behind: impl Fn(Option<&str>) -> Result<Vec<String>, StoreError>,
+        seq: u64,
+        lines: &mut Vec<String>,
+    ) -> Result<(), StoreError> {
         let mut after: Option<String> = None;
         loop {
-            let page = self.store.accounts(None, after.as_deref(), ACCOUNTS)?;
+            let page = page_behind(after.as_deref())?;
             for owner in &page {
                 self.trace_in(owner, seq, lines)?;
             }
@@ -57,9 +74,6 @@ impl Admin {
     }
 
     fn trace_in(&self, owner: &str, seq: u64, lines: &mut Vec<String>) -> Result<(), StoreError> {
-        let Some(state) = self.store.load_user(owner)? else {
-            return Ok(());
-        };
         // An entry that was trimmed may be kept for a destination that lags.
         let (mut entries, _) =
             self.store
@@ -70,10 +84,11 @@ impl Admin {
         let Some(entry) = entries.into_iter().next() else {
             return Ok(());
         };
-        if entry.flags.has(EntryFlags::SENT) {
-            self.sent(owner, &state, &entry, lines)
-        } else {
-            self.received(owner, &state, &entry, lines)
+        match self.store.load_user(owner)? {
+            Some(state) if entry.flags.has(EntryFlags::SENT) => {
+                self.sent(owner, &state, &entry, lines)
+            }
+            _ => self.received(owner, &entry, lines),
         }
     }
 
@@ -94,18 +109,13 @@ impl Admin {
         let mark = own.map_or(state.log.forwarded, |own| own.mark);
         let taken = self.taken_from(owner, entry)?;
         if let Found::It(taken) = taken {
-            let Some(theirs) = self.store.load_user(peer)? else {
-                return Ok(());
-            };
-            self.kept(peer, &theirs, &taken, lines);
-            return Ok(());
+            return self.kept(peer, &taken, lines);
         }
         let returned = self.returned(owner, entry)?;
         if let Found::It(error) = returned {
             let (at, id) = (error.at.with_millis(), stanza_ids::id_of(error.seq));
             lines.push(format!("{at}  came back to {owner} as an error, {id}"));
-            self.kept(owner, state, &error, lines);
-            return Ok(());
+            return self.kept(owner, &error, lines);
         }
         let is_cut = [taken, returned]
             .iter()
@@ -147,7 +157,6 @@ impl Admin {
     fn received(
         &self,
         owner: &str,
-        state: &UserState,
         entry: &LogEntry,
         lines: &mut Vec<String>,
     ) -> Result<(), StoreError> {
@@ -160,12 +169,19 @@ impl Admin {
                 lines.push(format!("{at}  accepted from {from} for {owner}, as {id}"));
             }
         }
-        self.kept(owner, state, entry, lines);
-        Ok(())
+        self.kept(owner, entry, lines)
     }
 
     /// What became of an entry in the log of who receives it.
-    fn kept(&self, owner: &str, state: &UserState, entry: &LogEntry, lines: &mut Vec<String>) {
+    fn kept(
+        &self,
+        owner: &str,
+        entry: &LogEntry,
+        lines: &mut Vec<String>,
+    ) -> Result<(), StoreError> {
+        let Some(state) = self.store.load_user(owner)? else {
+            return self.kept_in_room(owner, entry, lines);
+        };
         let (at, id) = (entry.at.with_millis(), stanza_ids::id_of(entry.seq));
         lines.push(format!("{at}  in the log of {owner}, as {id}"));
         let mut is_for_sessions = false;
@@ -197,6 +213,7 @@ impl Admin {
         } else if !is_for_sessions {
             lines.push(format!("-  given to sessions of {owner}"));
         }
+        Ok(())
     }
 
     /// The entry that a recipient made of a message.
