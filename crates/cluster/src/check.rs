@@ -23,12 +23,15 @@ const MESSAGE_BYTES: u64 = 1_024 * 1_024;
 pub struct Options {
     /// Most difference between a server's clock and this machine's. Default: 1 s.
     pub skew_max: Duration,
+    /// The server that is said to be next to this node ([`crate::engine::Options::near`]).
+    pub near: Option<String>,
 }
 
 impl Default for Options {
     fn default() -> Options {
         Options {
             skew_max: Duration::from_secs(1),
+            near: None,
         }
     }
 }
@@ -204,6 +207,7 @@ pub fn check(options: &Options, layout: &Layout, observed: &Observed) -> Vec<Pro
     }
     let mut names: Vec<&str> = observed.servers.iter().map(|one| &*one.name).collect();
     names.sort_unstable();
+    check_near(options, observed, &names, &mut problems);
     for twice in names.windows(2).filter(|two| two[0] == two[1]) {
         problems.push(problem(
             format!(
@@ -227,6 +231,25 @@ pub fn check(options: &Options, layout: &Layout, observed: &Observed) -> Vec<Pro
         }
     }
     problems
+}
+
+/// A name that no server has is never a leader's, and nobody would see why.
+fn check_near(options: &Options, observed: &Observed, names: &[&str], problems: &mut Vec<Problem>) {
+    let Some(near) = &options.near else { return };
+    // One that is away may be it.
+    if observed.silent.is_empty() && !names.is_empty() && !names.contains(&&**near) {
+        problems.push(Problem {
+            what: format!(
+                "no server of the engine is called {near}: they are {}",
+                names.join(", ")
+            ),
+            mend: format!(
+                "cluster.engine_near = {:?}  # the one next to this node",
+                names[0]
+            ),
+            gravity: Gravity::Warning,
+        });
+    }
 }
 
 /// A stream that is not there, or does not say so.
@@ -537,6 +560,30 @@ mod tests {
         assert!(found.len() == 1 && may_start(&found, 3));
         let unbounded = problems(|o| o.servers[0].stored_bytes_max = 0);
         assert_eq!(unbounded, []);
+    }
+
+    /// Goal: a name that no server has is said, unless the server may be one that is silent.
+    #[test]
+    fn a_server_that_nobody_knows_is_named() {
+        let layout = Layout::new("roost", 2).unwrap();
+        let found = |near: &str, is_one_silent: bool| {
+            let mut observed = good(&layout);
+            if is_one_silent {
+                let lost = observed.servers.remove(0);
+                observed.silent.push((lost.monitor, "refused".to_owned()));
+            }
+            let options = Options {
+                near: Some(near.to_owned()),
+                ..Options::default()
+            };
+            let found = check(&options, &layout, &observed);
+            let warnings = found.iter().filter(|one| one.gravity == Gravity::Warning);
+            warnings.map(ToString::to_string).collect::<String>()
+        };
+        assert_eq!((found("n2", false), found("n1", true)), Default::default());
+        let named = found("n4", false);
+        assert!(named.contains("no server of the engine is called n4: they are n1, n2, n3"));
+        assert!(named.contains("cluster.engine_near"), "{named}");
     }
 
     /// Goal: each rule finds exactly what breaks it, and names what mends that.

@@ -8,6 +8,7 @@
 
 mod appends;
 mod keeping;
+mod nearness;
 mod servers;
 mod snapshots;
 mod task;
@@ -65,6 +66,9 @@ pub struct Options {
     /// for it. Each that brought nothing has the one behind it wait for twice as long, up to eight
     /// times this. Default: 1 s.
     pub stalled_after: Duration,
+    /// Pause before the server next to this node ([`engine::Options::near`]) is asked once more to
+    /// lead a stream. Default: 1 min.
+    pub lead_again_after: Duration,
     /// Takes part in the map. Without it homes are whatever [`Driver::take_over`] is told.
     pub map: Option<MapOptions>,
     /// Monitoring ports of the engine's servers, which are asked how they are.
@@ -87,6 +91,7 @@ impl Options {
             commands_max: 4_096,
             events_max: 1_024,
             stalled_after: Duration::from_secs(1),
+            lead_again_after: Duration::from_secs(60),
             map: None,
             monitor: Vec::new(),
             monitor_pause: Duration::from_secs(10),
@@ -169,6 +174,8 @@ pub struct Progress {
     pub ended: Epoch,
     /// What its replica has done.
     pub stats: Stats,
+    /// Times that its leader moved because this node, its home, asked for that.
+    pub leaders_moved: u64,
     /// Consumers that were replaced because they stalled or ended.
     pub consumers_replaced: u64,
     /// Events that nobody took in time.

@@ -2,6 +2,7 @@
 //! beside its own parts that names async-nats. Owns what each answer means; decides nothing.
 
 mod access;
+mod leader;
 mod map;
 mod object;
 mod parts;
@@ -10,6 +11,7 @@ mod setup;
 pub(crate) mod tests;
 
 pub use access::Access;
+pub use leader::Standing;
 pub use map::{Bucket, Change, Entry, Put, Watch};
 pub(crate) use parts::PARTS_KEPT;
 
@@ -35,6 +37,10 @@ pub struct Options {
     pub servers: Vec<String>,
     /// Files by which a node and these servers know each other. Default: none.
     pub access: Access,
+    /// The name of the one next to this node, which leads the streams whose home is here as far as
+    /// it can. The node connects to the servers in their order then. Default: none; any of them
+    /// leads, and any is connected to.
+    pub near: Option<String>,
     /// Longest wait for a connection to one of them, and for its greeting. Default: 2 s.
     pub connect_within: Duration,
     /// Pause between pings. A server that has answered none of three is left for another one: one
@@ -60,6 +66,7 @@ impl Options {
         Options {
             servers,
             access: Access::default(),
+            near: None,
             connect_within: Duration::from_secs(2),
             ping_every: Duration::from_millis(500),
             answer_within: Duration::from_secs(2),
@@ -201,6 +208,10 @@ impl Engine {
             .connection_timeout(options.connect_within)
             .ping_interval(options.ping_every)
             .request_timeout(Some(options.answer_within));
+        let connect = match options.near {
+            Some(_) => connect.retain_servers_order(),
+            None => connect,
+        };
         let connect = options.access.apply(connect, &options.servers).await?;
         let connected = connect.connect(options.servers.clone()).await;
         let client = connected.map_err(|error| EngineError::Unreachable(error.to_string()))?;
@@ -283,23 +294,8 @@ impl Engine {
 
     /// First and last sequence, from the stream's leader.
     pub async fn bounds(&self, stream: StreamId) -> Option<(Seq, Seq)> {
-        let handle = self.handle(stream).await?;
-        let info = self.ask(self.answer_within, handle.get_info()).await?;
-        let info = info.ok()?;
-        Some((info.state.first_sequence, info.state.last_sequence))
-    }
-
-    /// The name of the server that leads the stream.
-    pub async fn leader(&self, stream: StreamId) -> Option<String> {
-        self.leader_of(self.layout.stream_name(stream)).await
-    }
-
-    /// Only a leader answers.
-    async fn leader_of(&self, name: String) -> Option<String> {
-        let handle = self.jetstream.get_stream_no_info(name).await.ok()?;
-        let info = self.ask(self.answer_within, handle.get_info()).await?;
-        let info = info.ok()?;
-        info.cluster?.leader.filter(|leader| !leader.is_empty())
+        let standing = self.standing(stream).await?;
+        Some((standing.first, standing.last))
     }
 
     /// Forgets everything before a sequence.

@@ -136,7 +136,10 @@ pub(crate) fn check(
         monitor: config.settings.cluster.monitor.clone(),
         layout: layout.clone(),
         create: false,
-        check: check::Options::default(),
+        check: check::Options {
+            near: engine.near.clone(),
+            ..check::Options::default()
+        },
     };
     check_engine(&observe, config)
 }

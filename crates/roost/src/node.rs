@@ -393,6 +393,7 @@ pub(crate) fn engine(config: &Config) -> engine::Options {
     };
     engine::Options {
         access,
+        near: cluster.engine_near.clone(),
         ..engine::Options::new(cluster.engine.clone())
     }
 }

@@ -83,13 +83,13 @@ impl Nats {
     pub fn run(&mut self, server: usize) -> Result<(), String> {
         let [client, route, monitor] = self.ports[server];
         let routes = self.ports.iter();
-        let name = self.name();
+        let (name, own) = (self.name(), Nats::server_name(server));
         let routes: Vec<String> = routes
             .map(|ports| format!("\"nats://127.0.0.1:{}\"", ports[1]))
             .collect();
         let folder = self.folder.path().join(server.to_string());
         let config = format!(
-            "server_name: n{server}\nlisten: 127.0.0.1:{client}\nhttp: 127.0.0.1:{monitor}\n\
+            "server_name: {own}\nlisten: 127.0.0.1:{client}\nhttp: 127.0.0.1:{monitor}\n\
              jetstream {{ store_dir: \"{}\"\n sync_interval: always\n }}\n\
              authorization {{ user: {USER}, password: \"{name}\" }}\n\
              cluster {{ name: \"{name}\"\n listen: 127.0.0.1:{route}\n routes: [{}] }}\n",
@@ -161,6 +161,12 @@ impl Nats {
         ports
             .map(|p| format!("nats://{USER}:{name}@127.0.0.1:{}", p[0]))
             .collect()
+    }
+
+    /// The name of a server.
+    #[must_use]
+    pub fn server_name(server: usize) -> String {
+        format!("n{server}")
     }
 
     /// The name of this engine, and its password.

@@ -53,6 +53,8 @@ pub struct ClusterSample {
     pub divergences: u64,
     /// Snapshots that were loaded for a copy.
     pub snapshots_loaded: u64,
+    /// Times that streams' leaders moved next to this node, their home.
+    pub leaders_moved: u64,
     /// Consumers of the engine that were made again.
     pub consumers_replaced: u64,
     /// Events of streams for which there was no room.
@@ -202,6 +204,12 @@ pub(super) const FIGURES: &[Row<ClusterSample>] = &[
     ("snapshots_loaded_total", "Snapshots loaded", true, |s| {
         s.snapshots_loaded
     }),
+    (
+        "leaders_moved_total",
+        "Leaders of streams moved next to this node",
+        true,
+        |s| s.leaders_moved,
+    ),
     (
         "consumers_replaced_total",
         "Consumers of streams replaced",

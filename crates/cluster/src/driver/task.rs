@@ -10,13 +10,14 @@ use store::{Follower, Store, StoreError, StreamMark, Writer};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::nearness::Nearness;
 use super::snapshots::{self, Place};
 use super::ticks::{TICK, or_never, ticks};
 use super::{
     Appending, Command, Event, Events, Hear, Options, Outcome, Progress, Shared, Word, Writing,
     is_home, lock,
 };
-use crate::engine::{Engine, Messages};
+use crate::engine::{Engine, Messages, Standing};
 use crate::journal::member::{Effect, Member};
 use crate::journal::message::Author;
 use crate::journal::replica::{Replica, ReplicaError};
@@ -57,7 +58,7 @@ enum Said {
     Found(Seq, Found),
     Last(Option<Seq>),
     Consumer(Option<Messages>),
-    End(Option<(Seq, Seq)>),
+    End(Option<Standing>),
     Fetched(Result<(), String>),
     Stored,
 }
@@ -73,6 +74,7 @@ pub(super) struct Task {
     token: Token,
     asked: JoinSet<Said>,
     messages: Option<Messages>,
+    nearness: Nearness,
     /// A consumer is being made.
     is_asking: bool,
     /// The stream's end was asked for: not once more before that is answered.
@@ -113,6 +115,7 @@ impl Task {
             token: 0,
             asked: JoinSet::new(),
             messages: None,
+            nearness: Nearness::new(options.engine.near.clone(), options.lead_again_after),
             is_asking: false,
             is_looking: false,
             needs_snapshot: false,
@@ -220,10 +223,13 @@ impl Task {
                 self.messages = messages;
                 self.stalled = 0;
             }
-            Said::End(Some((first, last))) => {
+            Said::End(Some(standing)) => {
                 self.is_looking = false;
+                let (first, last) = (standing.first, standing.last);
+                let has_moved = self.nearness.hear(is_home(self.member.role()), &standing);
                 let mut shown = lock(&self.parts.progress);
                 (shown.first, shown.last) = (first, last);
+                shown.leaders_moved += u64::from(has_moved);
                 drop(shown);
                 self.has_caught_up |= self.member.mark().seq >= last;
                 // With everything purged no message comes that would show the gap. One that was
@@ -328,6 +334,7 @@ impl Task {
             .on_time(now, &mut *self.parts.follower.lock().await);
         self.ticks = self.ticks.wrapping_add(1);
         self.retry_in = self.retry_in.saturating_sub(1);
+        self.nearness.on_tick();
         let mark = self.member.mark();
         let last = {
             let mut shown = lock(&self.parts.progress);
@@ -365,7 +372,7 @@ impl Task {
         if self.ticks.is_multiple_of(TICKS_PER_LOOK)
             && !std::mem::replace(&mut self.is_looking, true)
         {
-            self.ask(|engine, stream| async move { Said::End(engine.bounds(stream).await) });
+            self.ask(|engine, stream| async move { Said::End(engine.standing(stream).await) });
         }
         if self.needs_snapshot {
             self.load();
@@ -406,10 +413,17 @@ impl Task {
         while let Some(effect) = self.member.poll() {
             let stream = self.parts.stream;
             match effect {
-                Effect::Publish(publish) => self.ask(move |engine, stream| async move {
-                    let answer = engine.publish(stream, &publish).await;
-                    Said::Answer(publish.number, answer)
-                }),
+                Effect::Publish(publish) => {
+                    let near = self.nearness.take();
+                    self.ask(move |engine, stream| async move {
+                        // In front of a publish none is under way.
+                        if let Some(server) = near {
+                            engine.lead(stream, &server).await;
+                        }
+                        let answer = engine.publish(stream, &publish).await;
+                        Said::Answer(publish.number, answer)
+                    });
+                }
                 Effect::Read(seq) => self.ask(move |engine, stream| async move {
                     Said::Found(seq, engine.read(stream, seq).await)
                 }),

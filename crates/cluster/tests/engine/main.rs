@@ -24,7 +24,7 @@ use cluster::observe;
 use stdx::Level;
 use store::{Durability, Faults, FaultyEngine, MemoryEngine, Position, Store};
 
-use nodes::{Node, record};
+use nodes::{Node, PATIENCE, record};
 use servers::Servers;
 
 const STREAM: StreamId = StreamId(0);
@@ -309,6 +309,45 @@ fn appends_survive_a_killed_server() {
     servers.run(leader);
     b.catch_up_with(&a, STREAM);
     assert_eq!(a.marks(STREAM), b.marks(STREAM));
+}
+
+/// Goal: the server next to its home leads a stream, whichever an election chose, and does so again
+/// once it is back after a kill.
+#[test]
+fn a_leader_moves_next_to_its_home() {
+    let mut servers = Servers::start(true);
+    servers.create(&layout());
+    let nodes: Vec<Node> = (0..3)
+        .map(|server| Node::next_to(server, &servers, &layout(), &format!("n{server}")))
+        .collect();
+    let mut number = 0;
+    // Appends go on all the while: it is with them that a leader is asked for.
+    let mut until_led_by = |server: usize, node: &Node| {
+        let begun = Instant::now();
+        while node.leader_if_any(STREAM) != Some(server) {
+            number += 1;
+            let outcome = node.append_patiently(number);
+            assert_eq!(outcome, Outcome::Committed(Position::new(number.into())));
+            assert!(begun.elapsed() < PATIENCE, "{server} does not lead");
+        }
+    };
+    for (epoch, server) in (1..).zip([0, 1, 2, 0]) {
+        let node = &nodes[server];
+        node.take_over(STREAM, epoch);
+        until_led_by(server, node);
+    }
+    Node::until("it is counted", || {
+        nodes[0].driver().progress(STREAM).leaders_moved > 0
+    });
+    servers.kill(0);
+    Node::until("another one leads", || {
+        nodes[0]
+            .leader_if_any(STREAM)
+            .is_some_and(|leader| leader != 0)
+    });
+    servers.run(0);
+    until_led_by(0, &nodes[0]);
+    nodes[1].catch_up_with(&nodes[0], STREAM);
 }
 
 /// Goal: with room for one command and one event, more appends than that are refused at once or

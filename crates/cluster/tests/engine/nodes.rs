@@ -13,7 +13,7 @@ use tokio::sync::oneshot::Receiver;
 
 use crate::servers::{Servers, runtime};
 
-const PATIENCE: Duration = Duration::from_secs(40);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
 pub(crate) struct Node {
     driver: Driver,
@@ -71,6 +71,17 @@ impl Node {
         options.monitor = servers.observe(layout, false).monitor;
         options.monitor_pause = Duration::from_millis(50);
         Node::run(servers, options, "a", 1)
+    }
+
+    /// The same, next to this server, which shall lead the streams whose home it is.
+    pub(crate) fn next_to(server: usize, servers: &Servers, layout: &Layout, name: &str) -> Node {
+        let folder = servers.folder().to_owned();
+        let mut engine = servers.options();
+        engine.servers.rotate_left(server);
+        engine.near = Some(format!("n{server}"));
+        let mut options = Options::new(engine, layout.clone(), folder);
+        options.lead_again_after = Duration::from_secs(2);
+        Node::run(servers, options, name, 1)
     }
 
     /// The same, connected to this server.
@@ -238,9 +249,12 @@ impl Node {
 
     /// The number of the server that leads a stream.
     pub(crate) fn leader_of(&self, stream: StreamId) -> usize {
-        let leader = self.block_on(async |engine: Engine| engine.leader(stream).await);
-        let leader = leader.unwrap();
-        leader.strip_prefix('n').unwrap().parse().unwrap()
+        self.leader_if_any(stream).unwrap()
+    }
+
+    pub(crate) fn leader_if_any(&self, stream: StreamId) -> Option<usize> {
+        let leader = self.block_on(async |engine: Engine| engine.leader(stream).await)?;
+        Some(leader.strip_prefix('n').unwrap().parse().unwrap())
     }
 
     /// Waits until it has applied what another one has.

@@ -201,11 +201,14 @@ fn observe_options(args: CheckArgs) -> Result<observe::Options, Failure> {
     let name = args.name.unwrap_or(deployment);
     let layout = Layout::new(&name, args.streams.unwrap_or(streams));
     Ok(observe::Options {
+        check: check::Options {
+            near: engine.near.clone(),
+            ..check::Options::default()
+        },
         engine,
         monitor,
         layout: layout.map_err(|error| Failure::Usage(error.to_string()))?,
         create: args.create,
-        check: check::Options::default(),
     })
 }
 

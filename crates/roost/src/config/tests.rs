@@ -474,11 +474,12 @@ fn a_cluster_that_could_not_serve_is_refused() {
     let ca = machines.settings.cluster.ca;
     assert_eq!(ca.as_deref(), Some(Path::new("/etc/roost/ca.pem")));
     let engine = "engine_ca = \"ca.pem\"\nengine_certificate = \"a.pem\"\nengine_key = \"a.key\"\n\
-                  engine_credentials = \"/a.creds\"";
+                  engine_credentials = \"/a.creds\"\nengine_near = \"n1\"";
     let text = format!("{good}{engine}");
     let secured = crate::node::engine(&parse(&text).expect("a secured one"));
     let place = |name: &str| Path::new("/etc/roost").join(name);
     assert_eq!(secured.servers, ["nats://n1:4222"]);
+    assert_eq!(secured.near.as_deref(), Some("n1"));
     assert_eq!(
         secured.access,
         cluster::engine::Access {

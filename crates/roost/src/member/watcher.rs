@@ -154,6 +154,7 @@ fn add(sample: &mut ClusterSample, progress: &Progress) {
     sample.copies_stuck += u64::from(progress.is_stuck);
     sample.divergences += progress.divergences;
     sample.snapshots_loaded += progress.snapshots_loaded;
+    sample.leaders_moved += progress.leaders_moved;
     sample.consumers_replaced += progress.consumers_replaced;
     sample.events_lost += progress.events_lost;
 }

@@ -117,8 +117,14 @@ impl Cluster {
         let (clients, link) = (local(ports[2 * number]), local(ports[2 * number + 1]));
         let set = |key: &str, value: String| (format!("cluster.{key}"), value);
         let mut all: Settings = settings(Some(plan));
+        let mut engine = self.nats.addresses();
+        engine.rotate_left(number);
+        if number > 0 {
+            // Leaders follow homes but to the first node, which takes what elections bring.
+            all.extend([set("engine_near", text(&Nats::server_name(number)))]);
+        }
         all.extend([
-            set("engine", listed(self.nats.addresses())),
+            set("engine", listed(engine)),
             set("monitor", listed(self.nats.monitors())),
             set("name", text(NAMES[number])),
             set("zone", text(NAMES[number])),
