@@ -93,7 +93,8 @@ class Cluster:
             config = servers.configure(f"{folder}/{name}", port, keys, NODE.format(
                 host=host, http=first + 10 + at, name=name,
                 link=f"{places.links(at)}:{first + 13 + at}",
-                engine=quoted(f"nats://{places.engine}:{port}" for port in engine[at:] + engine[:at]),
+                engine=quoted(f"nats://{places.engine}:{port}"
+                              for port in engine[at:] + engine[:at]),
                 monitors=quoted(f"http://{places.engine}:{port}" for port in monitor),
                 more=places.more(at, port, folder)), archive=True, host=host)
             command = [servers.program("roost"), "serve", "--config", config]

@@ -2,12 +2,13 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::world::stanzas;
 use common::{Client, PATIENCE, Running, managed, options, start_with};
 use server::Options;
 use server::admin::{Request, Response};
+use stdx::{Clock as _, SystemClock};
 
 const DEADLINE: Duration = Duration::from_secs(5);
 const ROOM: &str = "court@conference.localhost";
@@ -30,13 +31,14 @@ fn trace(running: &Running, id: &str, by: Option<&str>) -> String {
 
 /// Waits until it says so.
 fn says(running: &Running, id: &str, by: Option<&str>, wanted: &str) -> String {
-    let until = Instant::now() + PATIENCE;
+    let clock = SystemClock::new();
+    let until = clock.now() + PATIENCE;
     loop {
         let told = trace(running, id, by);
         if told.contains(wanted) {
             return told;
         }
-        assert!(Instant::now() < until, "{wanted}: {told}");
+        assert!(clock.now() < until, "{wanted}: {told}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -530,8 +530,8 @@ settings! {
         /// File with a user's JWT and seed for the engine, as `nsc` writes it (.creds), in place of
         /// a user and password in `engine`.
         engine_credentials: Option<PathBuf> = r#""""#, Bound::Path { optional: true };
-        /// The name (`server_name`) of the engine's server next to this node, on the same machine or
-        /// in the same zone. It leads the streams whose home is this node as far as it can, and
+        /// The name (`server_name`) of the engine's server next to this node: on the same machine,
+        /// or in the same zone. It leads the streams whose home is this node as far as it can, and
         /// comes first in `engine`, which is tried in its order then. Empty: leaders stay where
         /// elections put them.
         engine_near: Option<String> = r#""""#, Bound::Text { min: 1, max: 256 };
