@@ -92,9 +92,14 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// A node whose ranges are tried and paused for so long, with Romeo and Juliet.
 fn pausing() -> (World, Peer, Peer) {
+    pausing_with(|_| {})
+}
+
+fn pausing_with(change: impl FnOnce(&mut Options)) -> (World, Peer, Peer) {
     let mut world = world(2, |options| {
         options.moves.patience = PATIENCE;
         options.moves.pause_max = PAUSE_MAX;
+        change(options);
     });
     let romeo = managed(&mut world, "romeo");
     let juliet = world.online("juliet");
@@ -288,6 +293,37 @@ fn what_a_client_says_at_last_is_handled_in_a_pause() {
     assert_eq!(bodies(&juliet.read(&mut world)), [1, 2]);
     // It has ended, and did not only lose its link.
     assert_eq!(world.sim().stats().gauge(Gauge::ManagedSessions), 0);
+}
+
+/// Goal: a client whose answer waits for a pause is not taken for silent, also if the pause is
+/// longer than it may take to answer; one that says nothing is, once the pause is over.
+#[test]
+fn who_answers_in_a_pause_is_not_silent() {
+    const ANSWER: Duration = Duration::from_millis(900);
+    for answers in [true, false] {
+        let (mut world, mut romeo, mut juliet) = pausing_with(|options| {
+            options.delivery.ack_timeout = ANSWER;
+            options.moves.pause_max = 3 * ANSWER;
+        });
+        juliet.say("romeo", 5);
+        romeo.expect(&mut world, "<r xmlns");
+        begin_pause(&mut world, &mut romeo);
+        if answers {
+            romeo.send("<a xmlns='urn:xmpp:sm:3' h='1'/>");
+        }
+        pass_in_steps(&mut world, 2 * ANSWER);
+        world.let_go();
+        // Where it has moved, its client is asked once more.
+        pass_in_steps(&mut world, 4 * ANSWER);
+        assert_eq!(count(&mut world, Counter::RangesMoved), 1);
+        if answers {
+            juliet.say("romeo", 6);
+            romeo.expect(&mut world, "<body>6</body>");
+        } else {
+            let heard = romeo.end(&mut world);
+            assert!(heard.contains("connection-timeout"), "{heard}");
+        }
+    }
 }
 
 /// Messages that an actor handles in one run.

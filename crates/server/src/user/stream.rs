@@ -275,17 +275,19 @@ impl User {
     }
 
     /// Whether the client of a session has owed an answer for too long. Nobody is silent while what
-    /// he says waits in a mailbox that is held.
+    /// he says waits in a mailbox that is held, or for a pause of the range, or is about to be
+    /// handled.
     fn is_silent(&mut self, at: usize, cx: &mut Context<'_, UserMsg>) -> bool {
         let (timeout, now) = (self.home.options.delivery.ack_timeout, cx.now());
         let managed = self.sessions[at].managed.as_mut();
         let overdue = managed.filter(|own| own.out.is_overdue(now, timeout));
         let Some(managed) = overdue else { return false };
-        if cx.is_held() {
+        let range = self.home.place.range(&self.name);
+        if cx.is_held() || cx.core().is_paused::<UserMsg>(range.index()) {
             managed.out.was_held_up(now);
             return false;
         }
-        true
+        cx.waiting() == 0
     }
 
     // ---- Writing -------------------------------------------------------------------------------
