@@ -21,7 +21,9 @@ use std::time::Duration;
 use async_nats::connection::State;
 use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::{self, ErrorCode, stream};
-use async_nats::{Client, ConnectOptions, HeaderMap, Request, client::RequestErrorKind, header};
+use async_nats::{
+    Client, ConnectOptions, HeaderMap, ReconnectToServer, Request, client::RequestErrorKind, header,
+};
 use bytes::Bytes;
 use serde::Deserialize;
 
@@ -38,7 +40,7 @@ pub struct Options {
     /// Files by which a node and these servers know each other. Default: none.
     pub access: Access,
     /// The name of the one next to this node, which leads the streams whose home is here as far as
-    /// it can. The node connects to the servers in their order then. Default: none; any of them
+    /// it can. The node begins with the first of the servers then. Default: none; any of them
     /// leads, and any is connected to.
     pub near: Option<String>,
     /// Longest wait for a connection to one of them, and for its greeting. Default: 2 s.
@@ -196,6 +198,20 @@ fn answer(reply: &[u8]) -> Answer {
     }
 }
 
+/// Has the first connection be to the first server, and fail if that one does not answer. One that
+/// is lost is followed by one to any: the server may be silent still, and asking it takes longer
+/// than a lease lasts.
+fn first(connect: ConnectOptions) -> ConnectOptions {
+    connect.reconnect_to_server_callback(async |servers, _| {
+        let first = servers.into_iter().next();
+        let first = first.filter(|one| !one.did_connect && one.failed_attempts == 0);
+        first.map(|one| ReconnectToServer {
+            addr: one.addr,
+            delay: Some(Duration::ZERO),
+        })
+    })
+}
+
 impl Engine {
     /// Connects. The connection is made anew by itself whenever it is lost.
     ///
@@ -208,12 +224,18 @@ impl Engine {
             .connection_timeout(options.connect_within)
             .ping_interval(options.ping_every)
             .request_timeout(Some(options.answer_within));
-        let connect = match options.near {
-            Some(_) => connect.retain_servers_order(),
-            None => connect,
-        };
         let connect = options.access.apply(connect, &options.servers).await?;
-        let connected = connect.connect(options.servers.clone()).await;
+        let any = || connect.clone().connect(options.servers.clone());
+        let connected = match options.near {
+            Some(_) => match first(connect.clone())
+                .connect(options.servers.clone())
+                .await
+            {
+                Ok(client) => Ok(client),
+                Err(_) => any().await,
+            },
+            None => any().await,
+        };
         let client = connected.map_err(|error| EngineError::Unreachable(error.to_string()))?;
         let mut jetstream = jetstream::new(client.clone());
         jetstream.set_timeout(options.answer_within);

@@ -3,21 +3,24 @@
 pub(crate) mod mute;
 
 use mute::Mute;
-use stdx::{Clock as _, SystemClock};
+use stdx::{Clock as _, Moment, SystemClock};
 
 use super::*;
 
 /// A connection to it, and how long it waits for an answer.
 fn connect(mute: &Mute, answer_within: Duration) -> (tokio::runtime::Runtime, Engine) {
+    connect_to(Options {
+        answer_within,
+        ..Options::new(vec![mute.address()])
+    })
+}
+
+fn connect_to(options: Options) -> (tokio::runtime::Runtime, Engine) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .unwrap();
-    let options = Options {
-        answer_within,
-        ..Options::new(vec![mute.address()])
-    };
     let layout = Layout::new("test", 1).unwrap();
     let engine = runtime.block_on(Engine::connect(&options, layout));
     (runtime, engine.unwrap())
@@ -63,6 +66,36 @@ fn what_is_asked_is_not_waited_for_without_an_end() {
     let bounds = engine.bounds(StreamId(0));
     assert_eq!(runtime.block_on(bounds), None);
     assert_eq!(mute.asked("$JS.API.STREAM.INFO.test-0"), 1);
+}
+
+/// Goal: a node begins with the server next to it, with another one if that is away, and goes on
+/// with another one if it goes.
+#[test]
+fn a_node_begins_with_the_server_next_to_it() {
+    let next_to = |servers: Vec<String>| {
+        connect_to(Options {
+            near: Some("m".to_owned()),
+            ..Options::new(servers)
+        })
+    };
+    // Without that, each begins with any of them.
+    for _ in 0..10 {
+        let (near, other) = (Mute::start(), Mute::start());
+        let connected = next_to(vec![near.address(), other.address()]);
+        assert_eq!((near.connections(), other.connections()), (1, 0));
+        near.cut();
+        let clock = SystemClock::new();
+        while other.connections() == 0 {
+            assert!(clock.now().saturating_since(Moment::ZERO) < Duration::from_secs(20));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(connected);
+    }
+    let (away, other) = (std::net::TcpListener::bind("127.0.0.1:0"), Mute::start());
+    let away = away.unwrap().local_addr().unwrap();
+    let connected = next_to(vec![format!("nats://{away}"), other.address()]);
+    assert_eq!(other.connections(), 1);
+    drop(connected);
 }
 
 #[test]

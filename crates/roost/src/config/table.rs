@@ -532,7 +532,7 @@ settings! {
         engine_credentials: Option<PathBuf> = r#""""#, Bound::Path { optional: true };
         /// The name (`server_name`) of the engine's server next to this node: on the same machine,
         /// or in the same zone. It leads the streams whose home is this node as far as it can, and
-        /// comes first in `engine`, which is tried in its order then. Empty: leaders stay where
+        /// comes first in `engine`: the node begins with that one. Empty: leaders stay where
         /// elections put them.
         engine_near: Option<String> = r#""""#, Bound::Text { min: 1, max: 256 };
         /// Monitoring ports of all its servers, such as "http://n1:8222": only there a server says

@@ -58,6 +58,12 @@ impl Mute {
         heard.lines.iter().filter(is_it).count()
     }
 
+    /// How many connections were made to it.
+    pub(crate) fn connections(&self) -> usize {
+        let heard = self.heard.lock().unwrap();
+        heard.connections.as_ref().map_or(0, Vec::len)
+    }
+
     /// Ends all connections, and takes no more.
     pub(crate) fn cut(&self) {
         let connections = self.heard.lock().unwrap().connections.take();
