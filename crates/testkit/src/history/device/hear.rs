@@ -250,7 +250,9 @@ impl Device {
         let Some(fin) = element.child(NS_MAM, "fin") else {
             let text = format!("{}: no archive: {}", self.name(), one_line(element));
             let was_asked = self.query.take().map(|query| query.purpose);
-            if shared.actors_crash && was_asked == Some(Purpose::CatchUp) {
+            // An account of which too much is refused starts over as one that crashed.
+            let starts_over = shared.actors_crash || !shared.reuses_ids;
+            if starts_over && was_asked == Some(Purpose::CatchUp) {
                 // Only the client knows whether to ask again.
                 shared.history.note(&self.name, text);
                 return self.catch_up();
