@@ -630,8 +630,8 @@ fn an_approval_that_could_not_be_recorded_is_not_confirmed() {
     romeo.expect(&mut world, "type='subscribed'");
 }
 
-/// Goal: presence that waited for an inactive client, and was to leave in front of a message, is not
-/// lost with that, which is refused and comes later.
+/// Goal: presence that waited for an inactive client, and was to leave in front of a message, is
+/// not lost with that, which is refused and comes later.
 #[test]
 fn what_an_inactive_client_was_spared_outlives_a_refusal() {
     let mut world = world();

@@ -70,10 +70,10 @@ pub(crate) enum What {
     /// Presence that leaves whatever becomes of the append with it: of another session of the user
     /// that is not there any more, or what an inactive client was spared until now.
     Gone,
-    /// A message that leaves whatever becomes of the append with it, of which it needs nothing: of a
-    /// room's log, for a session that the room knows without stream management, or a chat state that
-    /// an inactive client was spared. That counts which were said ahead are taken back may be part of
-    /// the append: then the actor starts over.
+    /// A message that leaves whatever becomes of the append with it, of which it needs nothing: of
+    /// a room's log, for a session that the room knows without stream management, or a chat state
+    /// that an inactive client was spared. That counts which were said ahead are taken back may be
+    /// part of the append: then the actor starts over.
     Copy,
     /// Any other stanza.
     Other,
