@@ -225,16 +225,14 @@ impl Engine {
             .ping_interval(options.ping_every)
             .request_timeout(Some(options.answer_within));
         let connect = options.access.apply(connect, &options.servers).await?;
-        let any = || connect.clone().connect(options.servers.clone());
-        let connected = match options.near {
-            Some(_) => match first(connect.clone())
-                .connect(options.servers.clone())
-                .await
-            {
-                Ok(client) => Ok(client),
-                Err(_) => any().await,
-            },
-            None => any().await,
+        let servers = || options.servers.clone();
+        let near = match options.near {
+            Some(_) => first(connect.clone()).connect(servers()).await.ok(),
+            None => None,
+        };
+        let connected = match near {
+            Some(client) => Ok(client),
+            None => connect.connect(servers()).await,
         };
         let client = connected.map_err(|error| EngineError::Unreachable(error.to_string()))?;
         let mut jetstream = jetstream::new(client.clone());

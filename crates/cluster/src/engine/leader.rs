@@ -10,7 +10,7 @@ use crate::layout::StreamId;
 
 /// Longest wait for a stream's next leader. A publish waits for it, which is taken for one without
 /// a quorum after a second.
-const LED_WITHIN: Duration = Duration::from_millis(500);
+pub(super) const LED_WITHIN: Duration = Duration::from_millis(500);
 /// Pause between two looks for it, and the longest wait for what each finds.
 const LED_PAUSE: Duration = Duration::from_millis(10);
 const LED_ANSWER: Duration = Duration::from_millis(25);

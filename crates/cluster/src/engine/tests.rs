@@ -98,6 +98,24 @@ fn a_node_begins_with_the_server_next_to_it() {
     drop(connected);
 }
 
+/// Goal: a publish waits for so long for a leader that does not come, however long an answer may
+/// take, and then leaves.
+#[test]
+fn a_leader_that_does_not_come_is_waited_for_so_long() {
+    const LONG: Duration = Duration::from_secs(20);
+    let mute = Mute::start();
+    let (runtime, engine) = connect(&mute, LONG);
+    let clock = SystemClock::new();
+    let asked = clock.now();
+    assert!(!runtime.block_on(engine.lead(StreamId(0), "n1")));
+    let waited = clock.now().saturating_since(asked);
+    assert!(
+        waited >= leader::LED_WITHIN && waited < LONG / 2,
+        "{waited:?}"
+    );
+    assert_eq!(mute.asked("$JS.API.STREAM.LEADER.STEPDOWN.test-0"), 1);
+}
+
 #[test]
 fn replies_mean_what_was_measured() {
     let stored = br#"{"stream":"s","seq":12,"duplicate":true}"#;
