@@ -450,10 +450,12 @@ impl Keeper {
         self.leases.is_alive(now, name) && !self.has_ended(name)
     }
 
-    /// Ends the leases of homes that seem to have lapsed.
+    /// Ends the leases that seem to have lapsed: of homes, and of nodes that are the home of
+    /// nothing, as only a node that has ended can be taken out of the map ([`crate::forget`]).
     fn fence(&mut self, now: Moment) {
         let homes = self.streams.iter().filter_map(|at| at.entry.as_ref());
         let named = homes.flat_map(|(_, home)| home.after.iter().chain([&home.node]));
+        let named = named.chain(self.nodes.keys());
         let lapsed = named.filter(|name| self.leases.is_lapsed(now, name) && !self.has_ended(name));
         let mut lapsed: Vec<String> = lapsed.cloned().collect();
         lapsed.sort_unstable();

@@ -220,6 +220,28 @@ fn who_leaves_is_not_waited_for() {
     assert_eq!(map.homes("c"), 0, "at once");
 }
 
+/// Goal: a node that is the home of nothing and dies is known to have ended, as any other is: only
+/// then can it be forgotten.
+#[test]
+fn who_is_no_home_and_dies_has_ended() {
+    let mut map = Map::start(&["a", "b", "c"]);
+    map.drain("b", true);
+    map.run(4_000);
+    assert_eq!(map.homes("b"), 0);
+    map.nodes.remove("b");
+    let has_ended = |map: &Map| {
+        let newest = &map.history[map.latest["node.b"] as usize - 1].1;
+        serde_json::from_str::<Node>(newest).unwrap().is_fenced
+    };
+    map.run(2_000);
+    assert!(!has_ended(&map), "its lease has not lapsed");
+    map.run(3_000);
+    assert!(has_ended(&map));
+    let last = map.latest["node.b"];
+    map.run(5_000);
+    assert_eq!(map.latest["node.b"], last, "that is said once");
+}
+
 /// Goal: a renewal that was under way when a process left does not keep its lease alive.
 #[test]
 fn an_earlier_renewal_does_not_undo_the_end() {
