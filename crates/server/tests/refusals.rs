@@ -553,3 +553,38 @@ fn what_is_refused_at_once_comes_behind_what_has_a_count_already() {
     assert!(seen.contains("<resumed"), "{seen}");
     assert_eq!(bodies(&seen), [1], "{seen}");
 }
+
+/// What was to be written to a client before `<enabled/>` was counted when a change behind that was
+/// refused: the server had counted one stanza more than the client, and gave it a message twice.
+#[test]
+fn what_is_written_before_stanzas_are_counted_has_no_count() {
+    let mut world = World::patient(|options| {
+        options.commits.batch_appends = 1;
+        options.commits.backlog_appends_max = 1;
+    });
+    let mut juliet = world.login("juliet", "balcony");
+    juliet.ask(&mut world, "<presence/>", "<presence");
+    let mut romeo = world.login("romeo", "orchard");
+    world.hold();
+    juliet.send(ROSTER_SET);
+    world.work();
+    juliet.send("<iq type='get' id='ping'><ping xmlns='urn:xmpp:ping'/></iq>");
+    juliet.send(&format!("<enable {SM} resume='true'/>"));
+    juliet.send(&ROSTER_SET.replace("'roster'", "'refused'"));
+    world.work();
+    world.let_go();
+    let mut seen = juliet.expect(&mut world, "type='error'");
+    romeo.send(&message(0));
+    seen.push_str(&juliet.expect(&mut world, "</message>"));
+    let (before, counted) = seen.split_once("<enabled").expect("it is enabled");
+    assert!(before.contains("id='ping'"), "{seen}");
+    assert!(counted.contains("id='refused'"), "{seen}");
+    let token = counted.split("id='").nth(1).expect("a token");
+    let token = token.split('\'').next().expect("a token").to_owned();
+    world.crash();
+    let mut juliet = world.connect("juliet");
+    juliet.resume(&token, stanzas(counted));
+    let seen = juliet.sync(&mut world);
+    assert!(seen.contains("<resumed"), "{seen}");
+    assert_eq!(bodies(&seen), [0; 0], "{seen}");
+}

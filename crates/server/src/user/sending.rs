@@ -251,17 +251,26 @@ impl User {
     }
 
     /// What waits behind commits has changed: stanzas that are in no log and were to leave with one
-    /// that failed never will.
+    /// that failed never will. `first` are about to leave.
     pub(super) fn count_pending_again(&mut self, first: &[Effect]) {
         let Some(log) = &mut self.log else { return };
-        for session in self.sessions.iter().filter(|s| s.managed.is_some()) {
-            let now = self.turn.iter().flat_map(|turn| &turn.effects);
-            let behind = self.barrier.effects().chain(now);
-            let is_its_own = |effect: &&Effect| match effect {
-                Effect::Write(conn, what, _) => *conn == session.conn && !what.is_entry(),
-                _ => false,
+        for session in &self.sessions {
+            let Some(managed) = &session.managed else {
+                continue;
             };
-            let others = first.iter().chain(behind).filter(is_its_own).count() as u32;
+            let mut others = 0;
+            // What it is to be written before it hears that its stanzas are counted has no count.
+            let mut is_counted = managed.is_enabled;
+            let now = self.turn.iter().flat_map(|turn| &turn.effects);
+            for effect in first.iter().chain(self.barrier.effects()).chain(now) {
+                match effect {
+                    Effect::Enabled(conn, _) => is_counted |= *conn == session.conn,
+                    Effect::Write(conn, what, _) if *conn == session.conn && is_counted => {
+                        others += u32::from(!what.is_entry());
+                    }
+                    _ => {}
+                }
+            }
             let number = SessionNumber::new(session.number);
             log.inbox.will_only_write(number, others);
         }

@@ -121,10 +121,13 @@ impl User {
                     again: Vec::new(),
                 };
                 if let Some(mut effects) = self.failed(failed, error, cx) {
-                    match self.barrier.is_open() {
-                        true => self.perform_in_order(effects, cx),
+                    if self.barrier.is_open() {
+                        self.count_pending_again(&effects);
+                        self.perform_in_order(effects, cx);
+                    } else {
                         // What it is behind has counts already.
-                        false => self.barrier.follow(&mut effects),
+                        self.barrier.follow(&mut effects);
+                        self.count_pending_again(&[]);
                     }
                 }
             }
@@ -196,7 +199,11 @@ impl User {
         }
         let effects = match result {
             Ok(()) => Some(decided.effects),
-            Err(error) => self.failed(decided, error, cx),
+            Err(error) => {
+                let effects = self.failed(decided, error, cx);
+                self.count_pending_again(effects.as_deref().unwrap_or_default());
+                effects
+            }
         };
         let Some(effects) = effects else { return };
         self.perform_in_order(effects, cx);
@@ -244,7 +251,6 @@ impl User {
             Origin::Other(frame) => self.home.return_error(cx, &frame, &told),
         }
         effects.append(&mut append.effects);
-        self.count_pending_again(&effects);
         self.append_failed(error, cx);
         Some(effects)
     }
