@@ -575,6 +575,7 @@ impl Device {
         {
             shared.history.chains[session.chain].live_from = None;
         }
+        self.may_enter_again(&again, shared);
         for xml in again {
             self.say(&xml);
         }

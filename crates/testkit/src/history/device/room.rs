@@ -153,6 +153,18 @@ impl Device {
         self.room.is_adding = false;
     }
 
+    /// These are sent again. A session whose end could not be recorded, after all others were told
+    /// of it, can be resumed: the room has put it out then, and its presence enters it anew.
+    pub(super) fn may_enter_again(&self, again: &[String], shared: &mut Shared<'_>) {
+        let enters = format!("<presence to='{ROOM}/");
+        if let Some(session) = &self.session
+            && !shared.stays_in_room
+            && again.iter().any(|xml| xml.starts_with(&enters))
+        {
+            shared.history.chains[session.chain].heard.push(Vec::new());
+        }
+    }
+
     /// The room was configured, or could not be.
     pub(super) fn configured(&mut self, element: Element<'_>, shared: &mut Shared<'_>) {
         self.room.is_configuring = false;
