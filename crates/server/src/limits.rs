@@ -284,15 +284,6 @@ pub(crate) const READ_THREADS: usize = 8;
 /// connections.
 pub(crate) const SYSTEM_ACTORS_PER_SHARD: u64 = 8;
 
-/// So many tries follow each other soon, once accounts were told to record what they record late.
-pub(crate) const MOVE_TRIES: u32 = 5;
-
-/// Pause behind the first of them; each of the others is twice as long.
-pub(crate) const MOVE_RETRY: Duration = Duration::from_millis(1);
-
-/// Pause behind the last of them; then accounts are told once more.
-pub(crate) const MOVE_PAUSE: Duration = Duration::from_millis(50);
-
 /// The usual [`crate::options::Components::handshake_timeout`].
 pub(crate) const COMPONENT_HANDSHAKE: Duration = Duration::from_secs(10);
 

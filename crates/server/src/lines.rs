@@ -14,6 +14,7 @@ use net::ConnRef;
 use rustc_hash::FxHashMap;
 
 use crate::away::NodeId;
+use crate::options::LineLimits;
 
 pub(crate) use marks::Marks;
 pub(crate) use near::{Element, Near};
@@ -24,6 +25,7 @@ pub(crate) use requests::{is_own, lost_answer};
 /// their account's actor.
 #[derive(Default)]
 pub(crate) struct Lines {
+    limits: LineLimits,
     nodes: RefCell<FxHashMap<ConnRef, NodeId>>,
     /// Of those whose client is at another node: what it takes that they outlive this home.
     marks: RefCell<FxHashMap<ConnRef, Box<Marks>>>,
@@ -36,6 +38,14 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
+    /// None yet.
+    pub(crate) fn new(limits: LineLimits) -> Lines {
+        Lines {
+            limits,
+            ..Lines::default()
+        }
+    }
+
     /// One that is tied to a connection at a node.
     pub(crate) fn add(&self, conn: ConnRef, node: NodeId) {
         self.nodes.borrow_mut().insert(conn, node);

@@ -29,7 +29,6 @@ use telemetry::Counter;
 pub(crate) use evenly::even_out;
 
 use crate::home::Home;
-use crate::limits::{MOVE_PAUSE, MOVE_RETRY, MOVE_TRIES};
 use crate::message::UserMsg;
 use crate::queues::Queues;
 use late::{Watch, Watched};
@@ -199,7 +198,7 @@ impl Mover {
                     return Err((one, Stays::InUse(never)));
                 }
                 let times = one.tried.map_or(0, |tried| tried.times);
-                if times.is_multiple_of(MOVE_TRIES) {
+                if times.is_multiple_of(self.home.options.moves.tries) {
                     core.tell_entities(range.index(), || UserMsg::Leaves);
                 }
                 Err((one, Stays::Busy(soon)))
@@ -259,13 +258,12 @@ impl Mover {
             self.pauses.end(range, cx.core());
             return one.answer(Err(why), cx.core());
         }
-        let wait = match tried.times % MOVE_TRIES {
+        let moves = &self.home.options.moves;
+        let wait = match tried.times % moves.tries {
             // It is paused, or others are: each look is one at all entities of the shard.
-            _ if cx.now().saturating_since(tried.since) >= self.home.options.moves.patience => {
-                MOVE_PAUSE
-            }
-            last if last + 1 == MOVE_TRIES => MOVE_PAUSE,
-            other => MOVE_RETRY * 2_u32.pow(other),
+            _ if cx.now().saturating_since(tried.since) >= moves.patience => moves.rest,
+            last if last + 1 == moves.tries => moves.rest,
+            other => moves.retry * 2_u32.pow(other),
         };
         tried.times += 1;
         one.tried = Some(tried);

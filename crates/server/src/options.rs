@@ -2,6 +2,7 @@
 //! the binary does, and documents them.
 
 mod anywhere;
+mod beside;
 mod components;
 mod moves;
 mod sessions;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::anywhere::Anywhere;
+pub use self::beside::{HeldLimits, LineLimits, RoomLimits};
 pub use self::components::{Component, Components, Secret};
 pub use self::moves::{Balance, Moves};
 pub use self::sessions::{Delivery, DeliveryLimits, UNACKED_MAX};

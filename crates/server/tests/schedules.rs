@@ -211,8 +211,8 @@ fn draw_backlog(commits: &mut Commits, seed: u64) {
 }
 
 /// How many are dealt with at a time: users at a start, rooms of a client that is back, rooms of a
-/// member, and messages that wait for the store to say what was taken from their sender. In every
-/// other four schedules.
+/// member, and messages that wait for the store to say what was taken from their sender; and what
+/// stands beside the log. In every other four schedules.
 fn draw_walks(options: &mut Options, seed: u64) {
     if !(seed / 4).is_multiple_of(2) {
         return;
@@ -226,6 +226,22 @@ fn draw_walks(options: &mut Options, seed: u64) {
     options.waking.page = any(options.waking.page);
     // It is real time that passes.
     options.waking.pace = Duration::ZERO;
+    let (room, lines, held) = (&mut limits.room, &mut limits.lines, &mut limits.held);
+    room.missed_max = any(room.missed_max);
+    lines.requests_max = any(lines.requests_max);
+    lines.unrecorded_max = any(lines.unrecorded_max as usize) as u64;
+    held.stanzas = any(held.stanzas);
+    held.bytes = any(held.bytes);
+    if may_refuse(seed) {
+        // A stream with more ends when its actor crashes.
+        lines.counted_max = any(lines.counted_max);
+    }
+    let mut pause = |usual: Duration| [Duration::from_millis(1), usual, LONG[0]][rng.usize(..3)];
+    room.keep_again = pause(room.keep_again);
+    room.end_again = pause(room.end_again);
+    room.ask_again = pause(room.ask_again);
+    room.tell_again = pause(room.tell_again);
+    room.rest = pause(room.rest);
 }
 
 /// When a busy range is paused, and for how long.

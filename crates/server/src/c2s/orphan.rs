@@ -43,7 +43,8 @@ impl C2sService {
     /// An element is on its way to the actor, or could not go there because that has crashed: then
     /// it waits for the next one.
     pub(super) fn keeps(&self, cx: &Cx<'_>, element: Element) {
-        self.near(cx.id(), |near| near.hands_in(element));
+        let limits = &self.home.bounds().lines;
+        self.near(cx.id(), |near| near.hands_in(element, limits));
     }
 
     /// An element for the account's actor.
@@ -233,7 +234,8 @@ impl C2sService {
         let _ = self.home.io.credit(cx.mail(), id, u16::MAX);
         // It may have been asked for.
         xmpp::sm::write_ack(inbound, cx.out());
-        let again = self.near(id, |near| near.goes_on(inbound, now));
+        let limits = &self.home.bounds().lines;
+        let again = self.near(id, |near| near.goes_on(inbound, now, limits));
         for element in again.into_iter().flatten() {
             self.hand_in(cx, conn, element);
         }

@@ -15,15 +15,7 @@ use xml::Frame;
 use super::Near;
 use super::near::is_up_to;
 use super::requests::Requests;
-
-/// Bytes of a client that are handled and of which no record says so: with more, one is made, and
-/// the edge, which keeps them until then, is told.
-pub(super) const UNRECORDED_MAX: u64 = 16 * 1024;
-
-/// Stanzas of a connection whose ends are remembered until a record covers them. Of more the oldest
-/// are forgotten: a record that covers those alone moves no mark, and the next one does. Nobody
-/// asks for a record where the edge keeps nothing (BOSH), or for stanzas that are refused.
-pub(super) const COUNTED_MAX: usize = 1_024;
+use crate::options::LineLimits;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -116,7 +108,7 @@ impl Marks {
 
     /// A stanza that ends there comes once more: the home before has handled it. True if it is a
     /// request that was not answered there: whoever made it is told so.
-    fn comes_again(&mut self, stanza: Option<&Frame>, end: u64) -> bool {
+    fn comes_again(&mut self, stanza: Option<&Frame>, end: u64, limits: &LineLimits) -> bool {
         self.again = self.again.wrapping_add(1);
         let count = self.behind.wrapping_add(self.again);
         let had_answer = self.had_answer(count);
@@ -124,9 +116,12 @@ impl Marks {
             return false;
         };
         let stanza = stanza.filter(|_| !had_answer);
-        let owes_answer =
-            stanza.is_some_and(|stanza| session.requests.waits_for(&session.user, count, stanza));
-        session.counts(count, end);
+        let most = limits.requests_max;
+        let owes_answer = stanza.is_some_and(|stanza| {
+            let request = (count, stanza);
+            session.requests.waits_for(&session.user, request, most)
+        });
+        session.counts(count, end, limits);
         session.cover();
         owes_answer
     }
@@ -188,18 +183,20 @@ impl Marks {
 
     /// The element that was taken is a stanza with this count. True if it is a request that a home
     /// before has answered.
-    fn counts(&mut self, inbound: u32) -> bool {
+    fn counts(&mut self, inbound: u32, limits: &LineLimits) -> bool {
         let taken = self.taken.take();
         let Some(session) = &mut self.session else {
             return false;
         };
-        session.counts(inbound, self.current);
+        session.counts(inbound, self.current, limits);
         let Some(taken) = taken else { return false };
         if self.had_answer(inbound) {
             return true;
         }
         if let Some(session) = &mut self.session {
-            session.requests.waits_for(&session.user, inbound, &taken);
+            let most = limits.requests_max;
+            let request = (inbound, &taken);
+            session.requests.waits_for(&session.user, request, most);
         }
         false
     }
@@ -219,11 +216,12 @@ impl Marks {
     }
 
     /// Whether a record should say what was handled.
-    fn owes_record(&mut self) -> bool {
+    fn owes_record(&mut self, limits: &LineLimits) -> bool {
         let current = self.current;
         let session = self.session.as_mut().filter(|_| self.is_kept);
         session.is_some_and(|session| {
-            let is_due = current.saturating_sub(session.asked.max(session.heard)) > UNRECORDED_MAX;
+            let since = session.asked.max(session.heard);
+            let is_due = current.saturating_sub(since) > limits.unrecorded_max;
             if is_due {
                 session.asked = current;
             }
@@ -233,13 +231,14 @@ impl Marks {
 
     /// A record says that so many stanzas were handled. True if the edge should hear of it before
     /// anything else is written.
-    fn recorded(&mut self, inbound: u32) -> bool {
+    fn recorded(&mut self, inbound: u32, limits: &LineLimits) -> bool {
         let Some(session) = &mut self.session else {
             return false;
         };
         session.recorded = inbound;
         session.cover();
-        self.is_kept && session.heard.saturating_sub(session.told.heard) > UNRECORDED_MAX
+        let untold = session.heard.saturating_sub(session.told.heard);
+        self.is_kept && untold > limits.unrecorded_max
     }
 
     fn wrote(&mut self, sent: u32, acked: u32) {
@@ -309,8 +308,8 @@ impl Marks {
 
 impl Session {
     /// A stanza has this count, and ends there.
-    fn counts(&mut self, count: u32, end: u64) {
-        if self.counted.len() >= COUNTED_MAX {
+    fn counts(&mut self, count: u32, end: u64, limits: &LineLimits) {
+        if self.counted.len() >= limits.counted_max {
             self.counted.pop_front();
         }
         self.counted.push_back((count, end));
@@ -352,7 +351,7 @@ impl super::Lines {
     /// For the stream: a stanza that ends there comes once more. True if it is a request that the
     /// home before has not answered.
     pub(crate) fn comes_again(&self, conn: ConnRef, stanza: Option<&Frame>, end: u64) -> bool {
-        let owes_answer = self.marks(conn, |marks| marks.comes_again(stanza, end));
+        let owes_answer = self.marks(conn, |marks| marks.comes_again(stanza, end, &self.limits));
         owes_answer.unwrap_or_default()
     }
 
@@ -371,8 +370,8 @@ impl super::Lines {
     /// The element that was taken is a stanza with this count. Of those that no record covers so
     /// many bytes are kept. True if it is a request that has had its answer from a home before.
     pub(crate) fn counts(&self, conn: ConnRef, inbound: u32, bytes_max: usize) -> bool {
-        self.near(conn, |near| near.counts(inbound, bytes_max));
-        let had_answer = self.marks(conn, |marks| marks.counts(inbound));
+        self.near(conn, |near| near.counts(inbound, bytes_max, &self.limits));
+        let had_answer = self.marks(conn, |marks| marks.counts(inbound, &self.limits));
         had_answer.unwrap_or_default()
     }
 
@@ -401,15 +400,16 @@ impl super::Lines {
 
     /// Whether a record should say how many stanzas were handled.
     pub(crate) fn owes_record(&self, conn: ConnRef) -> bool {
-        let far = self.marks(conn, Marks::owes_record);
-        let owes = far.or_else(|| self.near(conn, Near::owes_record));
+        let limits = &self.limits;
+        let far = self.marks(conn, |marks| marks.owes_record(limits));
+        let owes = far.or_else(|| self.near(conn, |near| near.owes_record(limits)));
         owes.unwrap_or_default()
     }
 
     /// A record says so. True if the connection is to be told of it.
     pub(crate) fn recorded(&self, conn: ConnRef, inbound: u32) -> bool {
         self.near(conn, |near| near.recorded(inbound));
-        let recorded = self.marks(conn, |marks| marks.recorded(inbound));
+        let recorded = self.marks(conn, |marks| marks.recorded(inbound, &self.limits));
         recorded.unwrap_or_default()
     }
 
@@ -474,6 +474,8 @@ impl super::Lines {
 mod tests {
     use super::*;
 
+    const USUAL: LineLimits = LineLimits::USUAL;
+
     fn counts(sent: u32, acked: u32, inbound: u32) -> Counts {
         Counts {
             sent,
@@ -496,9 +498,9 @@ mod tests {
         marks.takes(None);
         marks.begins((&"a@x".into(), "token"), counts(0, 0, 0));
         marks.takes(None);
-        marks.counts(1);
+        marks.counts(1, &USUAL);
         marks.takes(None);
-        marks.counts(2);
+        marks.counts(2, &USUAL);
         assert_eq!(marks.take_news(0), (None, None), "nobody keeps it");
         marks.is_kept = true;
         let mark = |at, heard, counts| Mark { at, heard, counts };
@@ -510,7 +512,7 @@ mod tests {
         };
         let news = marks.take_news(10);
         assert_eq!(news, (Some(first), Some(mark(10, 150, counts(0, 0, 0)))));
-        assert!(!marks.recorded(1));
+        assert!(!marks.recorded(1, &USUAL));
         marks.wrote(5, 3);
         let news = marks.take_news(20);
         assert_eq!(news, (None, Some(mark(20, 250, counts(5, 3, 1)))));
@@ -518,7 +520,7 @@ mod tests {
         // Bytes that have no count are behind a mark, too.
         let news = marks.take_news(21);
         assert_eq!(news, (None, Some(mark(21, 250, counts(5, 3, 1)))));
-        marks.recorded(7);
+        marks.recorded(7, &USUAL);
         let news = marks.take_news(21);
         assert_eq!(news, (None, Some(mark(21, 350, counts(5, 3, 2)))));
     }
@@ -536,7 +538,7 @@ mod tests {
             marks.takes(Some(
                 &Frame::parse(stanza.as_bytes().to_vec()).expect("a stanza"),
             ));
-            marks.counts(count)
+            marks.counts(count, &USUAL)
         };
         let ask = |id: &str, to: &str| {
             format!("<iq xmlns='jabber:client' type='get' id='{id}' to='{to}'><q xmlns='q'/></iq>")
@@ -557,7 +559,7 @@ mod tests {
         assert_eq!(told(&marks), Some(vec![10]));
         marks.answered(b"<iq type='error' from='a@x' id='1'><error/></iq>");
         assert_eq!(told(&marks), Some(vec![10, 8]));
-        marks.recorded(9);
+        marks.recorded(9, &USUAL);
         assert_eq!(told(&marks), Some(vec![10]), "a record covers the other");
         marks.marked(100);
         assert_eq!(told(&marks), Some(vec![]), "it is said once");
@@ -574,7 +576,7 @@ mod tests {
     /// A stanza of the account's client with this count.
     fn say(marks: &mut Marks, count: u32, stanza: &str) {
         marks.takes(Some(&parsed(stanza)));
-        marks.counts(count);
+        marks.counts(count, &USUAL);
     }
 
     fn parsed(stanza: &str) -> Frame {
@@ -608,11 +610,11 @@ mod tests {
             let (mark, answered) = marks.mark().expect("it can outlive");
             (mark.heard, mark.counts.inbound, answered)
         };
-        marks.recorded(3);
+        marks.recorded(3, &USUAL);
         assert_eq!(told(&marks), (10, 1, vec![]));
         marks.answered(b"<iq type='result' id='2'/>");
         assert_eq!(told(&marks), (30, 3, vec![]), "it is covered");
-        marks.recorded(4);
+        marks.recorded(4, &USUAL);
         assert_eq!(told(&marks), (40, 4, vec![]));
     }
 
@@ -629,13 +631,13 @@ mod tests {
             assert!(answered.is_empty(), "what is covered is not told");
             (mark.heard, mark.counts.inbound)
         };
-        assert!(!next.comes_again(Some(&parsed(PRESENCE)), 10));
-        assert!(next.comes_again(Some(&parsed(&ask(1))), 20));
+        assert!(!next.comes_again(Some(&parsed(PRESENCE)), 10, &USUAL));
+        assert!(next.comes_again(Some(&parsed(&ask(1))), 20, &USUAL));
         assert!(
-            !next.comes_again(Some(&parsed(&ask(2))), 30),
+            !next.comes_again(Some(&parsed(&ask(2))), 30, &USUAL),
             "it was answered"
         );
-        assert!(!next.comes_again(None, 100));
+        assert!(!next.comes_again(None, 100, &USUAL));
         next.skipped(100);
         assert_eq!(told(&next), (10, 8), "another home would be asked again");
         next.answered(b"<iq type='error' id='1'/>");
@@ -649,7 +651,7 @@ mod tests {
         next.outlived(b"<stream:stream>", 7, vec![]);
         next.begins((&"a@x".into(), "token"), counts(0, 0, 8));
         next.skips_until(8);
-        assert!(next.comes_again(Some(&parsed(&ask(1))), 20));
+        assert!(next.comes_again(Some(&parsed(&ask(1))), 20, &USUAL));
         let told = |next: &Marks| {
             next.mark()
                 .map(|(mark, _)| (mark.heard, mark.counts.inbound))
@@ -672,7 +674,7 @@ mod tests {
             let ask =
                 format!("<iq xmlns='jabber:client' type='get' id='{count}'><q xmlns='q'/></iq>");
             marks.takes(Some(&Frame::parse(ask.into_bytes()).expect("a stanza")));
-            marks.counts(count);
+            marks.counts(count, &USUAL);
             marks.answered(format!("<iq type='result' id='{count}'/>").as_bytes());
         }
         let told = marks.mark().map(|(_, answered)| answered.len());
@@ -685,19 +687,19 @@ mod tests {
     fn stanzas_without_a_record_are_bounded() {
         let mut marks = Marks::default();
         marks.begins((&"a@x".into(), "token"), counts(0, 0, 0));
-        let sent = 3 * COUNTED_MAX as u32;
+        let sent = 3 * USUAL.counted_max as u32;
         for inbound in 1..=sent {
             marks.hands_in(u64::from(inbound) * 5);
             marks.takes(None);
-            marks.counts(inbound);
+            marks.counts(inbound, &USUAL);
         }
         let remembered = |marks: &Marks| marks.session.as_ref().map(|one| one.counted.len());
-        assert_eq!(remembered(&marks), Some(COUNTED_MAX));
+        assert_eq!(remembered(&marks), Some(USUAL.counted_max));
         marks.is_kept = true;
-        marks.recorded(7);
+        marks.recorded(7, &USUAL);
         let told = |marks: &Marks| marks.now(0).map(|now| (now.heard, now.counts.inbound));
         assert_eq!(told(&marks), Some((0, 0)));
-        marks.recorded(sent);
+        marks.recorded(sent, &USUAL);
         assert_eq!(told(&marks), Some((u64::from(sent) * 5, sent)));
         assert_eq!(remembered(&marks), Some(0));
     }
@@ -711,18 +713,18 @@ mod tests {
             ..Marks::default()
         };
         marks.begins((&"a@x".into(), "token"), counts(0, 0, u32::MAX));
-        marks.hands_in(UNRECORDED_MAX);
+        marks.hands_in(USUAL.unrecorded_max);
         marks.takes(None);
-        marks.counts(0);
-        assert!(!marks.owes_record() && !marks.recorded(u32::MAX));
-        marks.hands_in(UNRECORDED_MAX + 1);
+        marks.counts(0, &USUAL);
+        assert!(!marks.owes_record(&USUAL) && !marks.recorded(u32::MAX, &USUAL));
+        marks.hands_in(USUAL.unrecorded_max + 1);
         marks.takes(None);
-        marks.counts(1);
+        marks.counts(1, &USUAL);
         assert!(
-            marks.owes_record() && !marks.owes_record(),
+            marks.owes_record(&USUAL) && !marks.owes_record(&USUAL),
             "it is asked for once"
         );
-        assert!(!marks.recorded(0));
-        assert!(marks.recorded(1));
+        assert!(!marks.recorded(0, &USUAL));
+        assert!(marks.recorded(1, &USUAL));
     }
 }

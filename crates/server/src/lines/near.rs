@@ -23,12 +23,8 @@ use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 use xmpp::ns;
 
-use super::marks::{COUNTED_MAX, UNRECORDED_MAX};
 use super::requests::{Requests, lost_answer};
-
-/// So many panics of an actor at the same stanza of its client, and the stanza is answered with an
-/// error in place of being handled once more.
-const PANICS_MAX: u8 = 2;
+use crate::options::LineLimits;
 
 /// A client's element, as its account's actor is told of it.
 #[derive(Clone, Debug)]
@@ -109,9 +105,9 @@ struct Session {
 
 impl Near {
     /// The stream hands an element in.
-    pub(crate) fn hands_in(&mut self, element: Element) {
+    pub(crate) fn hands_in(&mut self, element: Element, limits: &LineLimits) {
         self.handed.push_back(element);
-        if self.handed.len() > COUNTED_MAX {
+        if self.handed.len() > limits.counted_max {
             // More than any window holds: it ends with its actor.
             self.handed = VecDeque::new();
             self.session = None;
@@ -139,7 +135,7 @@ impl Near {
     }
 
     /// The element that was taken is a stanza with this count.
-    pub(super) fn counts(&mut self, inbound: u32, bytes_max: usize) {
+    pub(super) fn counts(&mut self, inbound: u32, bytes_max: usize, limits: &LineLimits) {
         if self.is_orphan {
             return;
         }
@@ -147,7 +143,11 @@ impl Near {
             return;
         };
         let is_request = match &element {
-            Element::Stanza(frame) => self.requests.waits_for(&session.user, inbound, frame),
+            Element::Stanza(frame) => {
+                let most = limits.requests_max;
+                let request = (inbound, frame);
+                self.requests.waits_for(&session.user, request, most)
+            }
             Element::Answered(_) => false,
         };
         self.bytes += element.bytes();
@@ -156,7 +156,7 @@ impl Near {
             element,
             is_request,
         });
-        while self.counted.len() > COUNTED_MAX || self.bytes > bytes_max {
+        while self.counted.len() > limits.counted_max || self.bytes > bytes_max {
             self.forget_first();
         }
     }
@@ -187,8 +187,8 @@ impl Near {
     }
 
     /// Whether a record should say what was handled.
-    pub(super) fn owes_record(&mut self) -> bool {
-        let is_due = !self.is_asked && self.bytes > UNRECORDED_MAX as usize;
+    pub(super) fn owes_record(&mut self, limits: &LineLimits) -> bool {
+        let is_due = !self.is_asked && self.bytes as u64 > limits.unrecorded_max;
         self.is_asked |= is_due;
         is_due
     }
@@ -309,7 +309,12 @@ impl Near {
 
     /// The next incarnation goes on with it, and so many of its client's stanzas are handled: gives
     /// what is to be handed in again.
-    pub(crate) fn goes_on(&mut self, inbound: u32, now: Moment) -> Vec<Element> {
+    pub(crate) fn goes_on(
+        &mut self,
+        inbound: u32,
+        now: Moment,
+        limits: &LineLimits,
+    ) -> Vec<Element> {
         self.adopted = Some(now);
         self.is_orphan = false;
         self.is_asked = false;
@@ -319,7 +324,7 @@ impl Near {
         let counted = std::mem::take(&mut self.counted).into_iter();
         let counted = counted.filter(|one| !is_up_to(one.count, inbound));
         let again = counted.map(|one| match one.element {
-            Element::Stanza(frame) if panics >= PANICS_MAX && one.count == suspect => {
+            Element::Stanza(frame) if panics >= limits.panics_max && one.count == suspect => {
                 let error = StanzaError::new(Condition::InternalServerError);
                 let answer = xmpp::error::reply(&frame, &error);
                 Element::Answered(answer.map_or_else(Vec::new, |it| it.as_bytes().to_vec()))

@@ -9,18 +9,20 @@ use xmpp::ns;
 
 use crate::address;
 
-/// So many have no answer at a time; what is behind them counts as one of others.
-const REQUESTS_MAX: usize = 64;
-
 /// See the module: with the counts of those stanzas.
 #[derive(Debug, Default)]
 pub(super) struct Requests(Vec<(u32, Frame)>);
 
 impl Requests {
     /// A stanza of an account's client has this count. True if it is a request whose answer is
-    /// waited for from now on.
-    pub(super) fn waits_for(&mut self, user: &Name, count: u32, frame: &Frame) -> bool {
-        let is_one = self.0.len() < REQUESTS_MAX && is_to_account(user, frame);
+    /// waited for from now on, as those of so many others.
+    pub(super) fn waits_for(
+        &mut self,
+        user: &Name,
+        (count, frame): (u32, &Frame),
+        most: usize,
+    ) -> bool {
+        let is_one = self.0.len() < most && is_to_account(user, frame);
         if is_one {
             self.0.push((count, frame.clone()));
         }

@@ -7,6 +7,7 @@ use xmpp::ns;
 use xmpp::stanza::{self, Kind, PresenceType};
 
 use super::{Module, Switch, Xep, hints};
+use crate::options::HeldLimits;
 
 const NS: &str = ns::CLIENT_STATE;
 
@@ -28,12 +29,6 @@ pub(crate) const MODULE: Module = Module {
 
 /// The stream feature (section 3).
 pub(crate) const FEATURE: &[u8] = b"<csi xmlns='urn:xmpp:csi:0'/>";
-
-/// Stanzas that are held for one session; with one more all of them leave.
-const HELD_MAX: usize = 256;
-
-/// Bytes of them.
-const HELD_BYTES_MAX: usize = 64 * 1024;
 
 /// What a client says of itself, outside any stanza (section 4): whether it is active. `None` for
 /// any other element.
@@ -64,7 +59,7 @@ pub(crate) struct Held {
 impl Held {
     /// Takes a stanza that can wait. Any other comes back: what is held goes first, then it.
     #[must_use]
-    pub(crate) fn hold(&mut self, frame: Frame) -> Option<Frame> {
+    pub(crate) fn hold(&mut self, frame: Frame, limits: &HeldLimits) -> Option<Frame> {
         let Some(matter) = matter(&frame) else {
             return Some(frame);
         };
@@ -74,7 +69,7 @@ impl Held {
             let (_, older) = self.frames.remove(at);
             self.bytes -= older.as_bytes().len();
         }
-        if self.frames.len() == HELD_MAX || self.bytes + bytes > HELD_BYTES_MAX {
+        if self.frames.len() >= limits.stanzas || self.bytes + bytes > limits.bytes {
             return Some(frame);
         }
         self.bytes += bytes;
@@ -132,6 +127,11 @@ fn attr(frame: &Frame, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const FEW: HeldLimits = HeldLimits {
+        stanzas: 4,
+        bytes: 1_000,
+    };
     use crate::modules::carbons::{self, Direction};
 
     fn frame(xml: &str) -> Frame {
@@ -161,7 +161,7 @@ mod tests {
             presence("a@b/1", "xa"),
             state("a@b/1", "paused"),
         ] {
-            assert_eq!(held.hold(stanza), None);
+            assert_eq!(held.hold(stanza, &FEW), None);
         }
         let left: Vec<Frame> = held.flush().collect();
         let expected = [
@@ -187,11 +187,11 @@ mod tests {
             state("a@b/2", "active"),
             state("a@b/1", "gone"),
         ] {
-            assert_eq!(held.hold(copy(&message)), None);
+            assert_eq!(held.hold(copy(&message), &FEW), None);
         }
         assert_eq!(held.flush().count(), 2);
         let message = frame("<message from='a@b' type='chat'><body>hi</body></message>");
-        assert!(held.hold(copy(&message)).is_some());
+        assert!(held.hold(copy(&message), &FEW).is_some());
     }
 
     #[test]
@@ -204,25 +204,32 @@ mod tests {
             "<presence type='subscribe' from='a@b'/>",
             "<presence type='error' from='a@b'/>",
         ] {
-            assert_eq!(held.hold(frame(xml)), Some(frame(xml)));
+            assert_eq!(held.hold(frame(xml), &FEW), Some(frame(xml)));
         }
         assert!(held.is_empty());
         let gone = frame("<presence type='unavailable' from='a@b/c'/>");
-        assert_eq!(held.hold(gone), None);
+        assert_eq!(held.hold(gone, &FEW), None);
     }
 
     #[test]
     fn what_is_held_is_bounded() {
         let mut held = Held::default();
-        for contact in 0..HELD_MAX {
-            assert_eq!(held.hold(presence(&format!("{contact}@b/c"), "away")), None);
+        for contact in 0..FEW.stanzas {
+            assert_eq!(
+                held.hold(presence(&format!("{contact}@b/c"), "away"), &FEW),
+                None
+            );
         }
-        assert_eq!(held.hold(presence("0@b/c", "xa")), None, "it takes a place");
+        assert_eq!(
+            held.hold(presence("0@b/c", "xa"), &FEW),
+            None,
+            "it takes a place"
+        );
         let one_more = presence("more@b/c", "away");
-        assert_eq!(held.hold(one_more.clone()), Some(one_more));
-        assert_eq!(held.flush().count(), HELD_MAX);
-        let large = presence("a@b/c", &"x".repeat(HELD_BYTES_MAX));
-        assert_eq!(held.hold(large.clone()), Some(large));
+        assert_eq!(held.hold(one_more.clone(), &FEW), Some(one_more));
+        assert_eq!(held.flush().count(), FEW.stanzas);
+        let large = presence("a@b/c", &"x".repeat(FEW.bytes));
+        assert_eq!(held.hold(large.clone(), &FEW), Some(large));
     }
 
     #[test]

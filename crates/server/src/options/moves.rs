@@ -15,6 +15,14 @@ pub struct Moves {
     pub pause_max: Duration,
     /// Ranges of one shard that are paused at a time: what is new for their clients waits.
     pub paused_max: usize,
+    /// So many tries follow each other soon, once accounts were told to record what they record
+    /// late; 1 to 16.
+    pub tries: u32,
+    /// Pause behind the first of them; each of the others is twice as long.
+    pub retry: Duration,
+    /// Pause behind the last of them, and between tries once the range's patience is over: each is
+    /// a look at all entities of the shard. Then accounts are told once more.
+    pub rest: Duration,
     /// A range that is on its way for longer is worth a warning: what comes for it waits.
     pub late: Duration,
 }
@@ -25,6 +33,9 @@ impl Moves {
         patience: Duration::from_millis(200),
         pause_max: Duration::from_secs(8),
         paused_max: 8,
+        tries: 5,
+        retry: Duration::from_millis(1),
+        rest: Duration::from_millis(50),
         late: Duration::from_secs(10),
     };
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use store::limits::LAGGING_MAX;
 
+use super::{HeldLimits, LineLimits, RoomLimits};
+
 /// Most messages that a session may be sent ahead of what it has acknowledged: as many as one read
 /// gives out, so that a session that is resumed is sent all of them again.
 pub const UNACKED_MAX: usize = store::limits::LOG_READ_MAX;
@@ -117,6 +119,12 @@ pub struct DeliveryLimits {
     pub rooms_back_at_once: usize,
     /// Rooms of which a member's account asks for a page at a time.
     pub member_pages_at_once: usize,
+    /// How a room tells homes.
+    pub room: RoomLimits,
+    /// What is kept of connections.
+    pub lines: LineLimits,
+    /// What inactive clients are spared.
+    pub held: HeldLimits,
 }
 
 impl Default for DeliveryLimits {
@@ -155,6 +163,9 @@ impl Default for DeliveryLimits {
             page_pause: Duration::from_millis(100),
             rooms_back_at_once: 8,
             member_pages_at_once: 4,
+            room: RoomLimits::default(),
+            lines: LineLimits::default(),
+            held: HeldLimits::default(),
         }
     }
 }
@@ -237,6 +248,10 @@ impl Delivery {
                 "rooms are told and asked at some time",
             ),
             (
+                limits.room.members_per_ms > 0 && limits.lines.counted_max > 0,
+                "members are told, and stanzas of a connection remembered",
+            ),
+            (
                 pages
                     .iter()
                     .all(|page| *page <= store::limits::LOG_READ_MAX),
@@ -299,6 +314,14 @@ mod tests {
             ..default
         };
         assert!(delivery(1, nobody_at_once).check().is_err());
+        let nobody_told = DeliveryLimits {
+            room: RoomLimits {
+                members_per_ms: 0,
+                ..default.room
+            },
+            ..default
+        };
+        assert!(delivery(1, nobody_told).check().is_err());
         let more_than_a_read = DeliveryLimits {
             read_entries: store::limits::LOG_READ_MAX + 1,
             ..default

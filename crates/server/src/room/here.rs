@@ -3,7 +3,6 @@
 //! is told who is there, and given what it has missed out of the room's log.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use actor::{Context, Name};
 use delivery::{Place, RoomPage};
@@ -21,12 +20,6 @@ use crate::entity::life::Phase;
 use crate::leaving::Out;
 use crate::message::UserMsg;
 use crate::stored::rooms::PRESENT;
-
-/// Pause before it is tried again to make durable who is there.
-const KEEP_AGAIN: Duration = Duration::from_millis(250);
-
-/// Pause before a room ends whose end was refused: nobody waits for that.
-const END_AGAIN: Duration = Duration::from_secs(5);
 
 /// Who is there, on its way to be durable.
 pub(super) struct Kept {
@@ -46,12 +39,6 @@ impl Kept {
         })
     }
 }
-
-/// Pause before homes that did not say whether their sessions are there are asked again.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
-
-/// Pause before homes whose mailboxes were full are told what they have missed.
-const TELL_AGAIN: Duration = Duration::from_millis(250);
 
 /// A page that was read.
 pub struct PulledPage {
@@ -98,7 +85,10 @@ impl RoomActor {
     /// order, and what waits for it waits on. Bounded by the commits that anything may wait for.
     pub(super) fn not_kept(&mut self, kept: Kept, cx: &mut Context<'_, UserMsg>) {
         if self.unkept.is_empty() {
-            cx.send_after(KEEP_AGAIN, UserMsg::own(RoomMsg::KeepAgain));
+            cx.send_after(
+                self.life.home.bounds().room.keep_again,
+                UserMsg::own(RoomMsg::KeepAgain),
+            );
         }
         let at = self.unkept.partition_point(|other| other.wait < kept.wait);
         self.unkept.insert(at, kept);
@@ -137,7 +127,10 @@ impl RoomActor {
         }
         self.life.leave_on(cx);
         if !std::mem::replace(&mut self.asks_homes, true) {
-            cx.send_after(ASK_AGAIN, UserMsg::own(RoomMsg::AskHomes));
+            cx.send_after(
+                self.life.home.bounds().room.ask_again,
+                UserMsg::own(RoomMsg::AskHomes),
+            );
         }
     }
 
@@ -171,7 +164,10 @@ impl RoomActor {
             ToRoom::Back(who, nick) => self.is_back(who, nick, cx),
             ToRoom::Pull(pulled) => self.pull(pulled, cx),
             ToRoom::Noted(member) => self.member_knows(&member, cx),
-            ToRoom::Missed(member, _) if !member.contains('/') => self.members.missed(member),
+            ToRoom::Missed(member, _) if !member.contains('/') => {
+                let most = self.life.home.bounds().room.missed_max;
+                self.members.missed(member, most);
+            }
             ToRoom::Missed(full, place) => self.life.leaving.misses(full, place),
         }
     }
@@ -253,7 +249,10 @@ impl RoomActor {
     pub(super) fn look_at_missed(&mut self, cx: &mut Context<'_, UserMsg>) {
         if self.life.leaving.has_missed() && !self.tells_missed {
             self.tells_missed = true;
-            cx.send_after(TELL_AGAIN, UserMsg::own(RoomMsg::TellMissed));
+            cx.send_after(
+                self.life.home.bounds().room.tell_again,
+                UserMsg::own(RoomMsg::TellMissed),
+            );
         }
     }
 
@@ -261,7 +260,10 @@ impl RoomActor {
     pub(super) fn look_at_end(&mut self, cx: &mut Context<'_, UserMsg>) {
         if !self.ends && self.room.as_ref().is_some_and(Room::is_to_end) {
             self.ends = true;
-            cx.send_after(END_AGAIN, UserMsg::own(RoomMsg::End));
+            cx.send_after(
+                self.life.home.bounds().room.end_again,
+                UserMsg::own(RoomMsg::End),
+            );
         }
     }
 

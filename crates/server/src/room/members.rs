@@ -20,18 +20,6 @@ use crate::message::UserMsg;
 use crate::options::Tells;
 use crate::stored::rooms::OWED;
 
-/// Members that had no room for the news and are told once more, if their round was of fewer.
-const MISSED_MAX: usize = 64;
-
-/// Pause between parts of a round.
-const NEXT_PART: Duration = Duration::from_millis(1);
-
-/// Pause behind a round; what is said meanwhile is told of in one.
-const REST: Duration = Duration::from_millis(200);
-
-/// Members for which that pause is a millisecond longer: so many are told of something in a second.
-const MEMBERS_PER_MS: usize = 5;
-
 /// A member whose home has to know of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Owed {
@@ -182,9 +170,9 @@ impl Members {
         }
     }
 
-    /// The mailbox of a home had no room.
-    pub(super) fn missed(&mut self, member: Name) {
-        if self.missed.len() < self.size.max(MISSED_MAX) && !self.missed.contains(&member) {
+    /// The mailbox of a home had no room: it is told once more, if there are not so many already.
+    pub(super) fn missed(&mut self, member: Name, most: usize) {
+        if self.missed.len() < self.size.max(most) && !self.missed.contains(&member) {
             self.missed.push(member);
         }
     }
@@ -315,9 +303,11 @@ impl RoomActor {
         }
         self.tell_part(cx);
         let members = &mut self.members;
+        let limits = &self.life.home.bounds().room;
+        let longer = Duration::from_millis((members.size / limits.members_per_ms) as u64);
         let pause = match members.round.is_empty() {
-            true => REST + Duration::from_millis((members.size / MEMBERS_PER_MS) as u64),
-            false => NEXT_PART,
+            true => limits.rest + longer,
+            false => limits.next_part,
         };
         members.is_resting = true;
         cx.send_after(pause, UserMsg::own(RoomMsg::MembersDue));
@@ -409,7 +399,8 @@ impl RoomActor {
             let news = Message::OfRoom(Box::new(OfRoom::Member(news)));
             // Who is not loaded has nobody online.
             if self.life.home.say(cx, &member, news, false).is_some() {
-                self.members.missed(member);
+                let most = self.life.home.bounds().room.missed_max;
+                self.members.missed(member, most);
             }
         }
     }
@@ -526,13 +517,13 @@ mod tests {
     /// has: the others hear of it with the next message, or ask at the next login.
     #[test]
     fn homes_that_had_no_room_are_kept_up_to_the_size_of_a_round() {
-        for (size, kept) in [(0, MISSED_MAX), (MISSED_MAX + 6, MISSED_MAX + 6)] {
+        for (size, kept) in [(0, 3), (5, 5)] {
             let mut members = Members {
                 size,
                 ..Members::default()
             };
             for number in (0..2 * kept).chain(0..2 * kept) {
-                members.missed(member(number));
+                members.missed(member(number), 3);
             }
             let expected: Vec<Name> = (0..kept).map(member).collect();
             assert_eq!(members.missed, expected);

@@ -44,7 +44,7 @@ impl User {
             return false;
         };
         let held = session.held.get_or_insert_default();
-        held.hold(frame.clone()).is_none()
+        held.hold(frame.clone(), &self.home.bounds().held).is_none()
     }
 
     /// Writes what a session was spared: it has waited for long enough, and leaves whatever becomes
