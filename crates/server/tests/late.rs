@@ -121,6 +121,9 @@ fn a_kill_while_a_recipient_is_stuck_repeats_nothing_to_others() {
     for _ in 0..4 {
         world.pass(Duration::from_secs(3));
     }
+    let stats = world.node().stats();
+    assert!(stats.counter(Counter::ForwardsRetried) <= 4, "hers alone");
+    assert_eq!(stats.counter(Counter::MessagesRepeated), 0);
 
     world.crash();
     let mut nurse = world.login("nurse", "r");

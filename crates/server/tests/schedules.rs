@@ -228,7 +228,6 @@ fn draw_walks(options: &mut Options, seed: u64) {
     options.waking.pace = Duration::ZERO;
     let (room, lines, held) = (&mut limits.room, &mut limits.lines, &mut limits.held);
     room.missed_max = any(room.missed_max);
-    lines.requests_max = any(lines.requests_max);
     lines.unrecorded_max = any(lines.unrecorded_max as usize) as u64;
     held.stanzas = any(held.stanzas);
     held.bytes = any(held.bytes);
@@ -236,7 +235,7 @@ fn draw_walks(options: &mut Options, seed: u64) {
         // A stream with more ends when its actor crashes.
         lines.counted_max = any(lines.counted_max);
     }
-    let mut pause = |usual: Duration| [Duration::from_millis(1), usual, LONG[0]][rng.usize(..3)];
+    let mut pause = |usual: Duration| [Duration::from_millis(1), STEP, usual][rng.usize(..3)];
     room.keep_again = pause(room.keep_again);
     room.end_again = pause(room.end_again);
     room.ask_again = pause(room.ask_again);

@@ -103,3 +103,30 @@ fn answer(stanza: &[u8]) -> Option<Frame> {
     let is_answer = matches!(frame.attr("type").as_deref(), Some("result" | "error"));
     (is_answer && frame.attr("id").is_some()).then_some(frame)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(xml: &str) -> Frame {
+        Frame::parse(xml.as_bytes().to_vec()).expect("a stanza")
+    }
+
+    /// Goal: with as many requests as may wait, a further one is not waited for, until one of them
+    /// has its answer.
+    #[test]
+    fn requests_that_wait_are_bounded() {
+        let ask = |id: u32| {
+            parsed(&format!(
+                "<iq xmlns='jabber:client' type='get' id='{id}'><q xmlns='q'/></iq>"
+            ))
+        };
+        let (user, mut requests) = (Name::from("a@x"), Requests::default());
+        assert!(requests.waits_for(&user, (1, &ask(1)), 1));
+        assert!(!requests.waits_for(&user, (2, &ask(2)), 1));
+        let answered = requests.answered(&user, b"<iq type='result' id='1' to='a@x/r'/>");
+        assert_eq!((answered, requests.is_open(2)), (Some(1), false));
+        assert!(requests.waits_for(&user, (3, &ask(3)), 1));
+        assert_eq!(requests.first(), Some(3));
+    }
+}

@@ -706,4 +706,28 @@ mod tests {
         barrier.decide(first, true, spares);
         assert!(barrier.is_open());
     }
+
+    #[test]
+    fn stanzas_count_with_their_bytes() {
+        const MANY: usize = usize::MAX;
+        let (mut barrier, spares) = (Barrier::default(), &Spares::default());
+        let frame = Frame::parse(b"<message xmlns='jabber:client'/>".to_vec()).expect("a stanza");
+        let its = frame.as_bytes().len();
+        let conn = ConnRef {
+            shard: actor::ShardId::new(0),
+            id: stdx::slab::Key {
+                index: 0,
+                generation: 0,
+            },
+        };
+        let write = Effect::Write(conn, What::Other, vec![0; 1_000]);
+        let of_another = Append {
+            origin: Origin::Other(frame),
+            ..append(Ticket(8), vec![write])
+        };
+        barrier.push(of_another, spares);
+        let all = size_of::<Effect>() + 1_000 + its;
+        assert!(barrier.is_full(&bounds(MANY, MANY, all)));
+        assert!(!barrier.is_full(&bounds(MANY, MANY, all + 1)));
+    }
 }
