@@ -14,7 +14,7 @@ use net::ConnRef;
 use rustc_hash::FxHashMap;
 
 use crate::away::NodeId;
-use crate::options::LineLimits;
+use crate::limits::LineLimits;
 
 pub(crate) use marks::Marks;
 pub(crate) use near::{Element, Near};

@@ -14,11 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::anywhere::Anywhere;
-pub use self::beside::{HeldLimits, LineLimits, RoomLimits};
+pub use self::beside::{HeldLimits, RoomLimits};
 pub use self::components::{Component, Components, Secret};
 pub use self::moves::{Balance, Moves};
 pub use self::sessions::{Delivery, DeliveryLimits, UNACKED_MAX};
 use crate::away::Cluster;
+pub use crate::limits::LineLimits;
 use crate::limits::{
     ADMIN_DEADLINE, BARRIER_APPENDS_MAX, BARRIER_BYTES_MAX, BARRIER_EFFECTS_MAX, BATCH_APPENDS,
     BATCH_APPENDS_EACH, BATCH_APPENDS_LARGE, BUSY_RETRY, CREDITS_AWAY_MAX, DOUBT_POLL,

@@ -15,7 +15,7 @@ use xml::Frame;
 use super::Near;
 use super::near::is_up_to;
 use super::requests::Requests;
-use crate::options::LineLimits;
+use crate::limits::LineLimits;
 
 /// See the module.
 #[derive(Debug, Default)]

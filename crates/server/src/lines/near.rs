@@ -24,7 +24,7 @@ use xmpp::error::{Condition, StanzaError};
 use xmpp::ns;
 
 use super::requests::{Requests, lost_answer};
-use crate::options::LineLimits;
+use crate::limits::LineLimits;
 
 /// A client's element, as its account's actor is told of it.
 #[derive(Clone, Debug)]
