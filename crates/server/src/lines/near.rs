@@ -320,6 +320,9 @@ impl Near {
         self.is_asked = false;
         self.bytes = 0;
         let requests = std::mem::take(&mut self.requests);
+        // Those that are handed in again wait from then on. The others are answered with an error,
+        // by this incarnation or, should it crash before that has left, by the one behind it.
+        self.requests = requests.up_to(inbound);
         let (suspect, panics) = self.suspect;
         let counted = std::mem::take(&mut self.counted).into_iter();
         let counted = counted.filter(|one| !is_up_to(one.count, inbound));
@@ -346,4 +349,52 @@ impl Near {
 /// Whether a count is not behind another one.
 pub(super) fn is_up_to(count: u32, other: u32) -> bool {
     other.wrapping_sub(count) <= u32::MAX / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USUAL: LineLimits = LineLimits::USUAL;
+
+    /// Goal: a request that a record says was handled is answered by the next incarnation, or by
+    /// the one behind it if that one crashes too before the answer has left; and once.
+    #[test]
+    fn a_request_without_an_answer_outlives_each_crash() {
+        let ask = b"<iq xmlns='jabber:client' type='get' id='q'><q xmlns='q'/></iq>";
+        let ask = Frame::parse(ask.to_vec()).expect("a stanza");
+        let mut near = Near::default();
+        near.begins((&"a@x".into(), "proof"), Counts::default());
+        near.hands_in(Element::Stanza(ask.clone()), &USUAL);
+        near.takes(Some(&ask));
+        near.counts(1, 1_000, &USUAL);
+        near.recorded(1);
+        let unanswered = |near: &Near| near.introduction().map(|one| one.unanswered.len());
+        for _ in 0..3 {
+            near.crashed(false);
+            assert_eq!(unanswered(&near), Some(1));
+            assert!(near.goes_on(1, Moment::ZERO, &USUAL).is_empty());
+        }
+        near.answered(b"<iq type='error' id='q' to='a@x/r'/>");
+        near.crashed(false);
+        assert_eq!(unanswered(&near), Some(0));
+    }
+
+    /// Goal: one that no record covers is handed in again, and is not answered twice.
+    #[test]
+    fn a_request_without_a_record_is_handed_in_again() {
+        let ask = b"<iq xmlns='jabber:client' type='get' id='q'><q xmlns='q'/></iq>";
+        let ask = Frame::parse(ask.to_vec()).expect("a stanza");
+        let mut near = Near::default();
+        near.begins((&"a@x".into(), "proof"), Counts::default());
+        near.hands_in(Element::Stanza(ask.clone()), &USUAL);
+        near.takes(Some(&ask));
+        near.counts(1, 1_000, &USUAL);
+        near.crashed(false);
+        let again = near.goes_on(0, Moment::ZERO, &USUAL);
+        assert!(matches!(&again[..], [Element::Stanza(frame)] if frame.is_same(&ask)));
+        near.crashed(false);
+        let unanswered = near.introduction().map(|one| one.unanswered.len());
+        assert_eq!(unanswered, Some(0));
+    }
 }

@@ -7,6 +7,7 @@ use xml::Frame;
 use xmpp::error::{Condition, StanzaError};
 use xmpp::ns;
 
+use super::near::is_up_to;
 use crate::address;
 
 /// See the module: with the counts of those stanzas.
@@ -52,6 +53,16 @@ impl Requests {
     /// The one with this count has no answer to come.
     pub(super) fn forget(&mut self, count: u32) {
         self.0.retain(|(open, _)| *open != count);
+    }
+
+    /// Those up to a count.
+    pub(super) fn up_to(&self, count: u32) -> Requests {
+        let all = self.0.iter();
+        Requests(
+            all.filter(|(own, _)| is_up_to(*own, count))
+                .cloned()
+                .collect(),
+        )
     }
 
     /// The count of the first of them.

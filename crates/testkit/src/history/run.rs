@@ -750,7 +750,8 @@ impl Rig {
             readers.push(reader);
         }
         self.await_queries(deadline)?;
-        let in_room = |device: &Device| device.in_room().is_some();
+        // One whose stream has ended meanwhile comes back for the next look.
+        let in_room = |device: &Device| device.in_room().is_some() && device.is_ready();
         if let Some(reader) = self.devices.iter().position(in_room) {
             self.with(reader, Device::audit_room);
             self.await_queries(deadline)?;
