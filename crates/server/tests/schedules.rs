@@ -198,10 +198,15 @@ fn draw_pauses(commits: &mut Commits, seed: u64) {
     commits.busy_retry = any([1, 5, 500]);
 }
 
-/// How many appends wait for the one that is under way; what comes beyond is refused at once. Where
-/// a sender may be refused, and in a third of those.
+/// Whether few appends wait for the one that is under way: where a sender may be refused, and in a
+/// third of those.
+fn has_small_backlog(seed: u64) -> bool {
+    may_refuse(seed) && seed / 8 % 3 == 2
+}
+
+/// How many those are; what comes beyond is refused at once.
 fn draw_backlog(commits: &mut Commits, seed: u64) {
-    if !may_refuse(seed) || seed / 8 % 3 != 2 {
+    if !has_small_backlog(seed) {
         return;
     }
     let mut rng = Rng::with_seed(!seed.rotate_left(24));
@@ -243,6 +248,25 @@ fn draw_walks(options: &mut Options, seed: u64) {
     room.rest = pause(room.rest);
 }
 
+/// What a session is given of the logs of rooms, and how often it is recorded how far it is: in a
+/// third of the schedules. Where many appends are refused each window would cost a pause.
+fn draw_rooms(delivery: &mut Delivery, seed: u64) {
+    if seed / 2 % 3 != 1 || has_small_backlog(seed) {
+        return;
+    }
+    let mut rng = Rng::with_seed(!seed.rotate_left(40));
+    let mut any = |usual: usize| [1, 2, usual][rng.usize(..3)];
+    let limits = &mut delivery.limits;
+    limits.rooms.window = any(limits.rooms.window);
+    limits.rooms.page = any(limits.rooms.page);
+    limits.rooms.ahead = any(limits.rooms.ahead as usize) as u32;
+    limits.rooms.ahead_from = any(limits.rooms.ahead_from as usize) as u32;
+    limits.member_mark_every = any(limits.member_mark_every as usize) as u64;
+    // A room that cannot read for long is asked so often, and answers all of that at once.
+    limits.rooms.answer_timeout = Duration::from_millis([500, 1_000][rng.usize(..2)]);
+    limits.page_pause = [Duration::from_millis(1), limits.page_pause][rng.usize(..2)];
+}
+
 /// When a busy range is paused, and for how long.
 fn draw_moves(seed: u64) -> Moves {
     let mut rng = Rng::with_seed(!seed.rotate_left(32));
@@ -273,6 +297,7 @@ impl Inside {
         draw_pauses(&mut options.commits, seed);
         draw_backlog(&mut options.commits, seed);
         draw_walks(&mut options, seed);
+        draw_rooms(&mut options.delivery, seed);
         options.wire.through_bytes = goes_through_bytes(seed);
         options.moves = draw_moves(seed);
         let others = Bystanders::new(seed);
