@@ -357,10 +357,8 @@ mod tests {
 
     const USUAL: LineLimits = LineLimits::USUAL;
 
-    /// Goal: a request that a record says was handled is answered by the next incarnation, or by
-    /// the one behind it if that one crashes too before the answer has left; and once.
-    #[test]
-    fn a_request_without_an_answer_outlives_each_crash() {
+    /// A connection whose actor has taken a request and has not answered it; and the request.
+    fn after_a_request() -> (Near, Frame) {
         let ask = b"<iq xmlns='jabber:client' type='get' id='q'><q xmlns='q'/></iq>";
         let ask = Frame::parse(ask.to_vec()).expect("a stanza");
         let mut near = Near::default();
@@ -368,8 +366,19 @@ mod tests {
         near.hands_in(Element::Stanza(ask.clone()), &USUAL);
         near.takes(Some(&ask));
         near.counts(1, 1_000, &USUAL);
+        (near, ask)
+    }
+
+    fn unanswered(near: &Near) -> Option<usize> {
+        near.introduction().map(|one| one.unanswered.len())
+    }
+
+    /// Goal: a request that a record says was handled is answered by the next incarnation, or by
+    /// the one behind it if that one crashes too before the answer has left; and once.
+    #[test]
+    fn a_request_without_an_answer_outlives_each_crash() {
+        let (mut near, _) = after_a_request();
         near.recorded(1);
-        let unanswered = |near: &Near| near.introduction().map(|one| one.unanswered.len());
         for _ in 0..3 {
             near.crashed(false);
             assert_eq!(unanswered(&near), Some(1));
@@ -383,18 +392,11 @@ mod tests {
     /// Goal: one that no record covers is handed in again, and is not answered twice.
     #[test]
     fn a_request_without_a_record_is_handed_in_again() {
-        let ask = b"<iq xmlns='jabber:client' type='get' id='q'><q xmlns='q'/></iq>";
-        let ask = Frame::parse(ask.to_vec()).expect("a stanza");
-        let mut near = Near::default();
-        near.begins((&"a@x".into(), "proof"), Counts::default());
-        near.hands_in(Element::Stanza(ask.clone()), &USUAL);
-        near.takes(Some(&ask));
-        near.counts(1, 1_000, &USUAL);
+        let (mut near, ask) = after_a_request();
         near.crashed(false);
         let again = near.goes_on(0, Moment::ZERO, &USUAL);
         assert!(matches!(&again[..], [Element::Stanza(frame)] if frame.is_same(&ask)));
         near.crashed(false);
-        let unanswered = near.introduction().map(|one| one.unanswered.len());
-        assert_eq!(unanswered, Some(0));
+        assert_eq!(unanswered(&near), Some(0));
     }
 }

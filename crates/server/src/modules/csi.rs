@@ -127,12 +127,12 @@ fn attr(frame: &Frame, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::modules::carbons::{self, Direction};
 
     const FEW: HeldLimits = HeldLimits {
         stanzas: 4,
         bytes: 1_000,
     };
-    use crate::modules::carbons::{self, Direction};
 
     fn frame(xml: &str) -> Frame {
         Frame::parse(xml).unwrap()

@@ -201,7 +201,9 @@ impl User {
             Ok(()) => Some(decided.effects),
             Err(error) => {
                 let effects = self.failed(decided, error, cx);
-                self.count_pending_again(effects.as_deref().unwrap_or_default());
+                if let Some(first) = &effects {
+                    self.count_pending_again(first);
+                }
                 effects
             }
         };
